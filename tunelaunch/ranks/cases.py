@@ -1,0 +1,164 @@
+"""What a tuning pass found on one rank, and the trials that follow from it: plain data that travels between ranks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from tunelaunch.ranks.decide import Combo, candidates_for
+from tunelaunch.store import Row
+
+Stage = tuple[str, str | None, str]
+"""(op, scope, key): one row of one stage of an op."""
+
+
+@dataclass(frozen=True)
+class Effort:
+    """How hard to look. ``options`` near-best tactics a stage, ``limit`` choices a trial, ``rounds`` interleaved timings."""
+
+    options: int
+    limit: int
+    rounds: int
+
+
+EFFORTS: Mapping[str, Effort] = {
+    "quick": Effort(options=1, limit=3, rounds=5),
+    "normal": Effort(options=3, limit=12, rounds=11),
+    "thorough": Effort(options=5, limit=30, rounds=25),
+}
+
+
+@dataclass(frozen=True)
+class Found:
+    """One wanted row of a pass. ``state``: ``loaded``, ``tuned`` (profiled now), ``failed`` (profiled, nothing ran).
+
+    ``timings`` are the profile's (runner, tactic, microseconds); ``value`` is FlashInfer's list for the pick;
+    ``asked_tokens`` is the size of the forward pass that called the op (plain SGLang tunes up to there); ``rank`` is the
+    rank in the group that found it, 0 unless its key carries the rank.
+    """
+
+    op: str
+    scope: str | None
+    key: str
+    tokens: int | None
+    owner: str | None
+    state: str
+    value: Sequence[Any] = ()
+    timings: Sequence[tuple[str, Any, float]] = ()
+    failed: int = 0
+    carries_ranks: bool = False
+    asked_tokens: int = 0
+    rank: int = 0
+
+    @property
+    def stage(self) -> Stage:
+        return self.op, self.scope, self.key
+
+
+@dataclass(frozen=True)
+class Case:
+    """One trial: a layer at one bucket. ``stages`` and the entries of each candidate are in call order.
+
+    ``between`` is a token count that is served by the same rows and lies between two buckets.
+    """
+
+    owner: str
+    tokens: int
+    between: int | None
+    stages: tuple[Stage, ...]
+    candidates: tuple[Combo, ...]
+    incumbent: Combo | None = None
+
+
+@dataclass(frozen=True)
+class Plan:
+    """All trials of a pass, and new rows that no trial can judge with the reason."""
+
+    cases: tuple[Case, ...] = ()
+    untried: Mapping[Stage, str] = field(default_factory=dict)
+
+
+def plan(
+    found: Iterable[Found],
+    *,
+    effort: Effort,
+    triable: Mapping[str, str | None],
+    incumbents: Mapping[tuple[str, str | None, str], Row],
+    hidden: frozenset[tuple[str, str | None, str, str]] = frozenset(),
+) -> Plan:
+    """Group the rows of a pass into trials.
+
+    ``triable`` maps each owner layer to ``None``, or to the reason why it cannot be run again. ``hidden`` are quarantined
+    (key, scope, runner, tactic as JSON text), never tried. A layer is tried where at least one of its rows is new.
+    """
+    groups: dict[tuple[str, int], list[Found]] = {}
+    untried: dict[Stage, str] = {}
+    for row in found:
+        if row.rank != 0:
+            continue  # the same call as the leader's under another key: it gets the leader's verdict
+        reason = "its layer is not known" if row.owner is None else triable.get(row.owner, "its layer is not known")
+        if row.tokens is None:
+            reason = "it has no single token dimension"
+        if reason is None and row.owner is not None and row.tokens is not None:
+            group = groups.setdefault((row.owner, row.tokens), [])
+            if all(other.stage != row.stage for other in group):
+                group.append(row)
+        elif row.state != "loaded":
+            untried[row.stage] = reason or ""
+    cases = []
+    sizes: dict[str, list[int]] = {}
+    for owner, tokens in groups:
+        sizes.setdefault(owner, []).append(tokens)
+    judged: set[Stage] = set()
+    for (owner, tokens), rows in sorted(groups.items()):
+        if all(row.state == "loaded" or row.stage in judged for row in rows):
+            continue
+        judged.update(row.stage for row in rows)
+        held = _incumbent(rows, incumbents)
+        stages = {row.op: _options(row, effort.options, hidden) for row in rows}
+        cases.append(
+            Case(
+                owner=owner,
+                tokens=tokens,
+                between=_between(tokens, sizes[owner]),
+                stages=tuple(row.stage for row in rows),
+                candidates=candidates_for(stages, limit=effort.limit, incumbent=held),
+                incumbent=held,
+            )
+        )
+    return Plan(tuple(cases), untried)
+
+
+def _options(
+    row: Found, count: int, hidden: frozenset[tuple[str, str | None, str, str]]
+) -> list[tuple[str | None, Any]]:
+    if row.state == "loaded":
+        return [normal_choice(*row.value[:2])]
+    ranked = sorted(row.timings, key=lambda item: item[2])
+    seen: list[tuple[str | None, Any]] = []
+    for runner, tactic, _ in ranked:
+        choice = normal_choice(runner, tactic)
+        if choice not in seen and (row.key, row.scope, runner, repr(tactic)) not in hidden and choice[1] != -1:
+            seen.append(choice)
+    return seen[:count]
+
+
+def normal_choice(runner: str, tactic: Any) -> tuple[str | None, Any]:
+    """(runner, tactic), with default written one way only."""
+    return (None, -1) if tactic == -1 else (runner, tactic)
+
+
+def _incumbent(rows: Sequence[Found], incumbents: Mapping[Stage, Row]) -> Combo | None:
+    held = [incumbents.get(row.stage) for row in rows]
+    if any(row is None for row in held):
+        return None
+    return tuple(
+        (row.op, *normal_choice(old.runner, old.tactic)) for row, old in zip(rows, held, strict=True) if old is not None
+    )
+
+
+def _between(tokens: int, sizes: Sequence[int]) -> int | None:
+    smaller = [size for size in sizes if size < tokens]
+    middle = (max(smaller) + tokens + 1) // 2 if smaller else tokens
+    return middle if middle < tokens else None

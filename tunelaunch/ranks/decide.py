@@ -1,0 +1,156 @@
+"""Which choice of tactics wins, from interleaved timings of the whole op: pure functions, no torch, no clock.
+
+Every round of a trial times each candidate once, so a candidate is compared with another round by round and slow drift
+(clocks, temperature) cancels. The noise is measured in the same rounds: default is timed twice under two names, and the
+spread of the round-by-round ratios counts too. Within that noise two candidates are a tie: the incumbent of an earlier
+generation wins it, else the lowest tactics. A choice that does not beat default by the minimum gain loses to default.
+"""
+
+from __future__ import annotations
+
+import json
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+Combo = tuple[tuple[str, str | None, Any], ...]
+"""(op, runner name, tactic as JSON) for each stage of the op, in call order."""
+
+TWIN = "default again"
+
+
+@dataclass(frozen=True)
+class Samples:
+    """Interleaved timings of one op at one bucket.
+
+    ``times[i][r]`` is candidate ``i`` in round ``r``, in microseconds; ``candidates[0]`` is default and ``twin`` is
+    default once more, timed as if it were another candidate.
+    """
+
+    candidates: tuple[Combo, ...]
+    times: tuple[tuple[float, ...], ...]
+    twin: tuple[float, ...]
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """The choice for one bucket. ``ranking`` lists candidate indices, best first, as fallbacks if the choice fails a check."""
+
+    index: int
+    why: str
+    us: float
+    default_us: float
+    runner_up_us: float | None
+    noise_percent: float
+    ranking: tuple[int, ...] = field(default=())
+
+    @property
+    def gain_percent(self) -> float:
+        """How much faster than default the choice ran, in percent of default's time (negative: slower)."""
+        return 100.0 * (1.0 - self.us / self.default_us) if self.default_us > 0 else 0.0
+
+
+def mean_samples(ranks: Sequence[Samples]) -> Samples:
+    """Timings averaged over the ranks of a group, which ran the same candidates in the same rounds."""
+    first = ranks[0]
+
+    def mean(rows: Sequence[tuple[float, ...]]) -> tuple[float, ...]:
+        return tuple(statistics.fmean(values) for values in zip(*rows, strict=True))
+
+    times = tuple(mean([rank.times[i] for rank in ranks]) for i in range(len(first.times)))
+    return Samples(first.candidates, times, mean([rank.twin for rank in ranks]))
+
+
+def noise(samples: Samples) -> float:
+    """Relative noise of a comparison in these rounds (0.01 is one percent): default against itself, and its spread."""
+    ratios = [b / a for a, b in zip(samples.times[0], samples.twin, strict=True) if a > 0]
+    if not ratios:
+        return 0.0
+    middle = statistics.median(ratios)
+    spread = statistics.median(abs(r - middle) for r in ratios) * 1.4826
+    return max(abs(middle - 1.0), 2.0 * spread / len(ratios) ** 0.5)
+
+
+def ratio(samples: Samples, index: int, against: int) -> float:
+    """Median over rounds of candidate ``index``'s time divided by candidate ``against``'s."""
+    pairs = zip(samples.times[index], samples.times[against], strict=True)
+    return statistics.median(a / b for a, b in pairs if b > 0)
+
+
+def decide(
+    samples: Samples,
+    *,
+    min_gain_percent: float,
+    incumbent: Combo | None = None,
+    excluded: frozenset[int] = frozenset(),
+) -> Verdict:
+    """Choose for one bucket. ``excluded`` are candidates that failed a check; default (index 0) is never excluded."""
+    allowed = [i for i in range(len(samples.candidates)) if i == 0 or i not in excluded]
+    against_default = {i: ratio(samples, i, 0) for i in allowed}
+    ranking = sorted(allowed, key=lambda i: (against_default[i], _order(samples.candidates[i])))
+    margin = noise(samples)
+    best = ranking[0]
+    tied = [i for i in ranking if ratio(samples, i, best) <= 1.0 + margin]
+    held = next((i for i in tied if incumbent is not None and samples.candidates[i] == incumbent), None)
+    choice = held if held is not None else min(tied, key=lambda i: _order(samples.candidates[i]))
+    why = "incumbent" if held is not None and held != best else "fastest" if choice == best else "tie"
+    enough = 1.0 - min_gain_percent / 100.0
+    if choice != 0 and against_default[choice] > enough:
+        # A tie must not cost the gain: the fastest of the tied may pass where the lowest does not.
+        choice, why = (best, "fastest") if best != 0 and against_default[best] <= enough else (0, "not faster")
+    if choice == 0 and why != "not faster":
+        why = "not faster"
+    default_us = statistics.median(samples.times[0])
+    others = [i for i in ranking if i != choice]
+    return Verdict(
+        index=choice,
+        why=why,
+        us=default_us * against_default[choice],
+        default_us=default_us,
+        runner_up_us=default_us * against_default[others[0]] if others else None,
+        noise_percent=100.0 * margin,
+        ranking=tuple(ranking),
+    )
+
+
+def candidates_for(
+    stages: Mapping[str, Sequence[tuple[str | None, Any]]], *, limit: int, incumbent: Combo | None = None
+) -> tuple[Combo, ...]:
+    """Default first, then the near-best pairs of stages, at most ``limit`` in all; the profile's own picks come early.
+
+    ``stages`` maps each op, in call order, to its (runner, tactic) options, the profile's best first. Mixed choices (one
+    stage at default) are included, because a stage can win its own profile and lose in the op.
+    """
+    ops = list(stages)
+    default: Combo = tuple((op, None, -1) for op in ops)
+    options = [[(op, *option) for option in [*stages[op], (None, -1)]] for op in ops]
+    combos: list[tuple[int, Combo]] = []
+    _extend(options, (), 0, combos)
+    ordered = [combo for _, combo in sorted(combos, key=lambda item: item[0])]
+    chosen: list[Combo] = [default]
+    for combo in ([incumbent] if incumbent else []) + ordered:
+        if combo not in chosen and len(chosen) < limit:
+            chosen.append(combo)
+    return tuple(chosen)
+
+
+def _extend(
+    options: list[list[tuple[str, str | None, Any]]], head: Combo, cost: int, out: list[tuple[int, Combo]]
+) -> None:
+    if not options:
+        out.append((cost, head))
+        return
+    for place, option in enumerate(options[0]):
+        _extend(options[1:], (*head, option), cost + place, out)
+
+
+def _order(combo: Combo) -> tuple[str, ...]:
+    """A fixed order of choices, lowest tactic first; padded so that 9 comes before 10."""
+    return tuple(json.dumps(_padded(tactic)) for _, _, tactic in combo)
+
+
+def _padded(tactic: Any) -> Any:
+    if isinstance(tactic, list):
+        return [_padded(item) for item in tactic]
+    return f"{tactic + 1:08d}" if isinstance(tactic, int) and not isinstance(tactic, bool) else tactic

@@ -1,0 +1,233 @@
+"""One tuning pass of SGLang with tunelaunch around it: feed, watch, settle, install, publish.
+
+The pass itself is the host's. Whatever goes wrong here, on this rank or another, it runs; and where the ranks cannot
+agree on a result, every rank forgets what the pass tuned and serves those rows at default, so that no two ranks differ.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from tunelaunch.errors import AgreementError
+from tunelaunch.hosts import sglang as host
+from tunelaunch.hosts.layers import Capture, capturing
+from tunelaunch.hosts.watch import Watch, watching
+from tunelaunch.ranks.agree import attempt
+from tunelaunch.ranks.cases import EFFORTS
+from tunelaunch.ranks.feed import Feeder
+from tunelaunch.ranks.harvest import harvest
+from tunelaunch.ranks.outcome import Outcome, Rules
+from tunelaunch.ranks.passreport import describe
+from tunelaunch.ranks.rows import Settled, rows_of
+from tunelaunch.ranks.session import Given, Session
+from tunelaunch.ranks.settle import settle
+
+log = logging.getLogger("tunelaunch")
+
+
+@dataclass
+class Pass:
+    """A pass that is under way on this rank."""
+
+    name: str
+    given: Given
+    feeder: Feeder
+    watch: Watch
+    started: float
+    capture: Capture = field(default_factory=Capture)
+    host_seconds: float = 0.0
+    broken: BaseException | None = None
+
+
+@contextlib.contextmanager
+def tuning_pass(
+    session: Session, original: Callable[..., Any], model_runner: Any, kwargs: Mapping[str, Any]
+) -> Iterator[None]:
+    """SGLang's ``flashinfer_autotune_context``, with ours around it when the group agrees to it."""
+    current = _begin(session, model_runner)
+    if current is None:
+        session.receipt()
+        with original(model_runner, **kwargs):
+            yield
+        return
+    try:
+        with original(model_runner, **kwargs), _observed(current, model_runner):
+            yield
+    finally:
+        session.redirect = None
+        current.host_seconds = time.monotonic() - current.started
+    try:
+        _finish(session, current, model_runner)
+    except Exception as bug:
+        session.bug(bug, f"settling the {current.name} pass")
+    session.receipt()
+
+
+def _begin(session: Session, model_runner: Any) -> Pass | None:
+    """Meet, read, feed. ``None``: this pass is plain SGLang's, on every rank of the group alike."""
+    try:
+        reason = session.meet()
+    except Exception as bug:
+        session.aside = "this rank could not meet its group"
+        session.bug(bug, "meeting the group")
+        return None
+    if reason is not None:
+        session.fall_back(f"standing aside, as plain SGLang: {reason}")
+        return None
+    given, error = attempt(session.read)
+    try:
+        heard: Given = session.member.exchange("rows", given, error)[0].payload
+        feeder, error = attempt(session.take, heard)
+        path, error = attempt(feeder.entry_file) if error is None else (None, error)
+        session.member.exchange("ready", None, error)
+    except Exception as bug:
+        session.bug(bug if isinstance(bug, AgreementError) else error or bug, "before tuning")
+        return None
+    session.state, session.redirect = "active", path
+    current = Pass(
+        name=host.pass_name(model_runner),
+        given=heard,
+        feeder=feeder,
+        watch=Watch(
+            cap=host.token_cap(model_runner),
+            feed=feeder.activate,
+            owner=lambda: current.capture.owner(),
+            on_bug=lambda bug: _broke(session, current, bug),
+        ),
+        started=time.monotonic(),
+    )
+    return current
+
+
+def _broke(session: Session, current: Pass, bug: BaseException) -> None:
+    session.bug(bug, "watching the autotuner")
+    current.broken = current.broken or bug
+
+
+@contextlib.contextmanager
+def _observed(current: Pass, model_runner: Any) -> Iterator[None]:
+    with capturing(model_runner) as current.capture, watching(current.watch):
+        yield
+
+
+def _finish(session: Session, current: Pass, model_runner: Any) -> None:
+    progress = _Progress(session.member.leader)
+    rules = Rules(
+        effort=EFFORTS.get(session.contract.effort, EFFORTS["normal"]),
+        min_gain_percent=session.contract.min_gain_percent,
+        verify=session.contract.verify != "off",
+        incumbents={(row.op, row.scope, row.key): row for row in current.given.incumbents},
+        hidden=current.given.hidden,
+    )
+    with _on_forward_stream(model_runner):
+        try:
+            outcome = settle(
+                session.member,
+                lambda: (
+                    harvest(current.watch, current.capture.layers, current.feeder.directory),
+                    current.watch.profiles_run,
+                ),
+                current.capture.layers.get,
+                {
+                    name: _why_not_triable(layer, session, model_runner)
+                    for name, layer in current.capture.layers.items()
+                },
+                rules,
+                progress.say,
+                current.broken,
+            )
+        except Exception as error:
+            session.bug(error, f"the {current.name} pass could not be settled; its rows run at default, and")
+            outcome = Outcome()
+        settled = rows_of(outcome, current.feeder.find, rules.incumbents, session.stamp(), world=session.member.world)
+        session.settled |= settled.install
+        current.feeder.install(session.settled.values())
+    session.publish(settled.store, _quarantine(outcome, session))
+    session.passes.append(
+        describe(current.name, outcome, settled, _seconds(current), current.watch.profiles_run, rules)
+    )
+    progress.done(current.name, settled)
+
+
+def _why_not_triable(layer: Any, session: Session, model_runner: Any) -> str | None:
+    """``None`` when one rank alone can run ``layer`` again without side effects."""
+    if host.is_moe_layer(layer.module):
+        alone = session.member.world == 1 or not (
+            host.uses_all_to_all(model_runner) or getattr(layer.module, "reduce_results", False)
+        )
+        return None if alone else "its layer talks to other ranks"
+    if host.is_linear_layer(layer.module):
+        return None if session.member.world == 1 else "its layer may talk to other ranks"
+    return f"{type(layer.module).__name__} is not a layer that can be run again"
+
+
+def _quarantine(outcome: Outcome, session: Session) -> list[dict[str, Any]]:
+    stamp = session.stamp()
+    entries = []
+    for failure in outcome.failures:
+        for row in failure["rows"]:
+            entries.append(
+                {
+                    **row,
+                    "why": "wrong numbers in verification",
+                    "seen": f"{failure['seen']} at {failure['tokens']} tokens",
+                    "at": stamp["at"],
+                    "launch": stamp["launch"],
+                    "expires": None,
+                }
+            )
+    for entry in entries:
+        session.fall_back(
+            f"{entry['op']} tactic {entry['tactic']} is quarantined: {entry['seen']}; the next best is used"
+        )
+    return entries
+
+
+def _seconds(current: Pass) -> dict[str, float]:
+    total = time.monotonic() - current.started
+    return {"pass": round(current.host_seconds, 3), "settling": round(total - current.host_seconds, 3)}
+
+
+@contextlib.contextmanager
+def _on_forward_stream(model_runner: Any) -> Iterator[None]:
+    """Where SGLang runs its own dummy forward passes: its forward stream, without autograd."""
+    import torch
+
+    stream = host.forward_stream(model_runner)
+    module = torch.get_device_module(model_runner.device)
+    with torch.inference_mode():
+        if stream is None or not hasattr(module, "current_stream"):
+            yield
+            return
+        if hasattr(stream, "wait_stream"):
+            stream.wait_stream(module.current_stream())
+        with module.stream(stream):
+            yield
+        if hasattr(module.current_stream(), "wait_stream"):
+            module.current_stream().wait_stream(stream)
+
+
+class _Progress:
+    """A line every few seconds, from the leader only."""
+
+    def __init__(self, leader: bool) -> None:
+        self.leader, self.last = leader, time.monotonic()
+
+    def say(self, line: str) -> None:
+        now = time.monotonic()
+        if self.leader and now - self.last >= 5.0:
+            self.last = now
+            log.info("tunelaunch: %s", line)
+
+    def done(self, name: str, settled: Settled) -> None:
+        if self.leader:
+            counts: dict[str, int] = {}
+            for state in settled.states.values():
+                counts[state] = counts.get(state, 0) + 1
+            text = ", ".join(f"{number} {state}" for state, number in sorted(counts.items())) or "nothing to tune"
+            log.info("tunelaunch: %s pass settled: %s", name, text)

@@ -1,0 +1,39 @@
+"""The end of start-up, in SGLang's main process: receipts of all ranks become the summary in the log and the report."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+
+from tunelaunch.contract import Contract
+from tunelaunch.errors import TunelaunchError
+from tunelaunch.report.model import assemble
+from tunelaunch.report.receipts import read_receipts
+from tunelaunch.report.summary import summary_lines
+from tunelaunch.store import Store
+
+log = logging.getLogger("tunelaunch")
+
+
+def report_start(contract: Contract) -> None:
+    """Print the summary and write ``reports/<launch>.json``.
+
+    With strict mode, raises :class:`TunelaunchError` when a rank sent no receipt, stood aside or fell back: SGLang then
+    ends before it serves. Otherwise nothing gets out.
+    """
+    problem = None
+    try:
+        report = dict(assemble(read_receipts(contract.run_dir), contract.launch, None))
+        overlay = Path(contract.run_dir).parent / "cache"
+        store = Store.open(contract.cache_dir or overlay, overlay=overlay)
+        path = store.write_report(contract.launch, report)
+        for line in summary_lines(report):
+            log.info("tunelaunch: %s", line)
+        log.info("tunelaunch: report %s", path if path is not None else "could not be written")
+        if report.get("missing_ranks") or report.get("fallbacks"):
+            problem = "; ".join([*(f"no receipt from rank {r}" for r in report["missing_ranks"]), *report["fallbacks"]])
+    except Exception as error:
+        log.warning("tunelaunch: the start could not be reported (%s: %s)", type(error).__name__, error)
+        problem = f"the start could not be reported ({error})"
+    if problem and contract.strict:
+        raise TunelaunchError(f"--tunelaunch-strict: not serving, because: {problem}")
