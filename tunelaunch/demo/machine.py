@@ -14,9 +14,11 @@ from tunelaunch.demo import model
 
 _COMMON = ("--skip-server-warmup", "--disable-cuda-graph", "--random-seed", "0")
 
+# Small sizes keep the number of buckets to tune, and so the demo's length, small.
 _CPU_FLAGS = (
-    "--device", "cpu", "--attention-backend", "torch_native", "--max-total-tokens", "2048",
-    "--max-running-requests", "16", *_COMMON,
+    "--device", "cpu", "--attention-backend", "torch_native", "--max-total-tokens", "256",
+    "--max-running-requests", "16", "--chunked-prefill-size", "128", "--max-prefill-tokens", "128",
+    "--grammar-backend", "none", *_COMMON,
 )  # fmt: skip
 
 _GPU_FLAGS = (

@@ -31,11 +31,14 @@ from flashinfer.autotuner import AutoTuner, DynamicTensorSpec, TunableRunner, Tu
 from flashinfer.fused_moe.utils import get_hybrid_num_tokens_buckets, map_to_hybrid_bucket
 
 from tunelaunch.demo.counts import LEDGER
-from tunelaunch.demo.moe_kernels import GEMM1, GEMM2
+from tunelaunch.demo.moe_kernels import GEMM1, GEMM2, gemm1_gathered, gemm2_gathered
 
 OPS = ("tunelaunch_cpu::fused_moe::gemm1", "tunelaunch_cpu::fused_moe::gemm2")
 KERNELS: tuple[Any, ...] = (*GEMM1, *GEMM2)
 """By tactic id; the default, -1, is the first one of the stage."""
+
+_GATHERED = (gemm1_gathered, gemm2_gathered)
+_GATHER_AT_MOST = 256
 
 _FIRST = (0, len(GEMM1))
 _COUNT = (len(GEMM1), len(GEMM2))
@@ -71,9 +74,11 @@ class CpuMoERunner(TunableRunner):
         return OPS[(self.gemm_idx_for_tuning or 1) - 1]
 
     def get_valid_tactics(self, inputs: list[torch.Tensor], profile: Any) -> list[int]:
-        """Tactic ids of the current stage."""
+        """Tactic ids of the current stage. Copying weights for each token is no option for many tokens."""
         stage = (self.gemm_idx_for_tuning or 1) - 1
-        return list(range(_FIRST[stage], _FIRST[stage] + _COUNT[stage]))
+        every = range(_FIRST[stage], _FIRST[stage] + _COUNT[stage])
+        few = inputs[0].shape[0] <= _GATHER_AT_MOST
+        return [tactic for tactic in every if few or KERNELS[tactic] not in _GATHERED]
 
     def forward(
         self,

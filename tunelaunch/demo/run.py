@@ -136,7 +136,7 @@ def _introduce(setup: machine.Setup, directory: Path) -> None:
         say("no GPU was found: SGLang runs on the CPU, with tunelaunch's CPU host. Simulated:")
         for item in setup.simulated:
             say(f"  - {item}")
-        say("real: server, scheduler, FlashInfer's AutoTuner, its files and lookups, tunelaunch. About two minutes")
+        say("real: server, scheduler, FlashInfer's AutoTuner, its files and lookups, tunelaunch. Takes a few minutes")
     say(f"files: {directory}")
 
 

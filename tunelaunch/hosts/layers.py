@@ -30,7 +30,8 @@ class Layer:
         """Arguments for ``tokens`` tokens: activations drawn with the spread of the captured ones, routing balanced."""
         import torch
 
-        generator = torch.Generator(device="cpu").manual_seed(seed * 1_000_003 + tokens)
+        device = next((v.device for v in [*self.args, *self.kwargs.values()] if isinstance(v, torch.Tensor)), "cpu")
+        generator = torch.Generator(device=device).manual_seed(seed * 1_000_003 + tokens)
         args = [self._resized(value, tokens, generator) for value in self.args]
         return args, {name: self._resized(value, tokens, generator) for name, value in self.kwargs.items()}
 
@@ -59,8 +60,9 @@ class Layer:
         if value.dtype.is_floating_point and value.element_size() > 1:
             spread = float(value.float().std()) if value.numel() > 1 else 1.0
             spread = spread if 1e-4 < spread < 1e4 else 1.0
-            return (torch.randn(shape, generator=generator) * spread).to(dtype=value.dtype, device=value.device)
-        picked = torch.randint(0, self.tokens, (tokens,), generator=generator).to(value.device)
+            drawn = torch.randn(shape, generator=generator, device=generator.device) * spread
+            return drawn.to(dtype=value.dtype, device=value.device)
+        picked = torch.randint(0, self.tokens, (tokens,), generator=generator, device=generator.device).to(value.device)
         return value.view(torch.uint8)[picked].view(value.dtype) if value.element_size() == 1 else value[picked]
 
     def _routing(self, value: Any, tokens: int, generator: Any) -> Any:
@@ -70,8 +72,9 @@ class Layer:
         experts, top_k = host.number_of_experts(self.module), ids.shape[1]
         if experts < top_k:
             raise HostError(f"{self.name}: cannot draw {top_k} of {experts} experts; this layer is not tried.")
-        drawn = torch.rand((tokens, experts), generator=generator).topk(top_k, dim=1).indices
-        share = torch.rand((tokens, top_k), generator=generator) + 0.1
+        where = generator.device
+        drawn = torch.rand((tokens, experts), generator=generator, device=where).topk(top_k, dim=1).indices
+        share = torch.rand((tokens, top_k), generator=generator, device=where) + 0.1
         total = float(weights.float().sum(dim=1).mean())
         share = share / share.sum(dim=1, keepdim=True) * (total if 1e-4 < total < 1e4 else 1.0)
         fresh = {

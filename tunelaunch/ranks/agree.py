@@ -130,11 +130,12 @@ def _different(member: Member, cards: Sequence[Mapping[str, Any]]) -> str | None
             ours, theirs = cards[0].get(name), card.get(name)
             if ours == theirs:
                 continue
+            field = name
             if isinstance(ours, Mapping) and isinstance(theirs, Mapping):
-                name, ours, theirs = next(
+                field, ours, theirs = next(
                     (f, ours.get(f), theirs.get(f)) for f in sorted({*ours, *theirs}) if ours.get(f) != theirs.get(f)
                 )
-            return f"rank {member.ranks[rank]} differs from rank {member.ranks[0]} in {name}: {theirs!r} and {ours!r}"
+            return f"rank {member.ranks[rank]} differs from rank {member.ranks[0]} in {field}: {theirs!r} and {ours!r}"
     return None
 
 

@@ -76,9 +76,8 @@ class Feeder:
         by_key: dict[str, Row] = {}
         for row in rows:
             other = by_key.get(row.key)
-            if other is not None and list(other.value)[:2] != list(row.value)[:2]:
-                row = Row(key=row.key, value=[row.runner, -1, *list(row.value)[2:]], op=row.op)
-            by_key[row.key] = row
+            clash = other is not None and list(other.value)[:2] != list(row.value)[:2]
+            by_key[row.key] = Row(key=row.key, value=[row.runner, -1, *row.value[2:]], op=row.op) if clash else row
         path = self._write("settled", by_key.values())
         fi.replace_all(path)
         return path

@@ -96,7 +96,7 @@ def _begin(session: Session, model_runner: Any) -> Pass | None:
         watch=Watch(
             cap=host.token_cap(model_runner),
             feed=feeder.activate,
-            owner=lambda: current.capture.owner(),
+            owner=lambda: current.capture.owner(),  # noqa: PLW0108 - the capture is replaced when the pass begins
             on_bug=lambda bug: _broke(session, current, bug),
         ),
         started=time.monotonic(),

@@ -57,7 +57,11 @@ class Given:
 
 @dataclass
 class Session:
-    """State of one process. ``place`` is (rank, ranks in all) over the whole server; ``redirect`` is the file that SGLang shall use as its cache while a pass of ours is open."""
+    """State of one process.
+
+    ``place`` is (rank, ranks in all) over the whole server; ``redirect`` is the file that SGLang shall use as its cache
+    while a pass of ours is open.
+    """
 
     contract: Contract
     place: tuple[int, int] | None = None
@@ -178,7 +182,8 @@ class Session:
             return Given()
         identity = self.identify()
         overlay = Path(self.contract.run_dir).parent / "cache"
-        self.store = self.store or Store.open(self.contract.cache_dir or overlay, overlay=overlay)
+        readonly = self.contract.mode == "readonly"
+        self.store = self.store or Store.open(self.contract.cache_dir or overlay, overlay=overlay, readonly=readonly)
         loaded = self.store.load(identity.table)
         problems = [str(p) for p in (*self.store.problems, *loaded.problems)]
         hidden = frozenset(
@@ -189,7 +194,7 @@ class Session:
         rows = tuple(r for r in rows if (r.key, r.scope, r.runner, repr(r.tactic)) not in hidden)
         fit, lines = usable(rows)
         if loaded.table is not None:
-            self.table["generation"] = loaded.table.generation
+            self.table |= {"generation": loaded.table.generation, "path": str(self.store.paths(identity.table).table)}
         given = () if self.contract.retune else tuple(fit)
         return Given(given, tuple(fit) if self.contract.retune else (), hidden, (*problems, *lines))
 
@@ -216,7 +221,7 @@ class Session:
         done = self.store.publish(
             identity.table,
             rows,
-            environment=self.environment_json(),
+            environment=dict(identity.environment.fields),
             replace=self.contract.retune,
             launch=self.contract.launch,
         )

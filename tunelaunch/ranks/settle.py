@@ -14,7 +14,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
-from tunelaunch.hosts.layers import Layer
 from tunelaunch.ranks import trial
 from tunelaunch.ranks.agree import Member, attempt
 from tunelaunch.ranks.cases import Found, Plan, plan
