@@ -2,7 +2,7 @@
 
 Every round of a trial times each candidate once, so a candidate is compared with another round by round and slow drift
 (clocks, temperature) cancels. The noise is measured in the same rounds: default is timed twice under two names, and the
-spread of the round-by-round ratios counts too. Within that noise two candidates are a tie: the incumbent of an earlier
+spread of the rounds counts too. Within that noise two candidates are a tie: the incumbent of an earlier
 generation wins it, else the lowest tactics. A choice that does not beat default by the minimum gain loses to default.
 """
 
@@ -14,10 +14,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+_NEARLY_ALL = 0.9
+
 Combo = tuple[tuple[str, str | None, Any], ...]
 """(op, runner name, tactic as JSON) for each stage of the op, in call order."""
 
-TWIN = "default again"
+_MEDIAN_OF_TWO = 1.2533 * 2.0**0.5
+"""Standard error of a difference of two medians over that of one mean, for normal noise."""
 
 
 @dataclass(frozen=True)
@@ -63,19 +66,38 @@ def mean_samples(ranks: Sequence[Samples]) -> Samples:
 
 
 def noise(samples: Samples) -> float:
-    """Relative noise of a comparison in these rounds (0.01 is one percent): default against itself, and its spread."""
-    ratios = [b / a for a, b in zip(samples.times[0], samples.twin, strict=True) if a > 0]
-    if not ratios:
-        return 0.0
-    middle = statistics.median(ratios)
-    spread = statistics.median(abs(r - middle) for r in ratios) * 1.4826
-    return max(abs(middle - 1.0), 2.0 * spread / len(ratios) ** 0.5)
+    """Relative margin within which two candidates of these rounds are a tie (0.01 is one percent).
+
+    The larger of two readings: default against itself, captured and timed twice; and three standard errors of a
+    comparison, from the spread of all candidates' rounds around their own middle once the common drift is taken out.
+    """
+    rows = [*samples.times, samples.twin]
+    drift = [statistics.median(values) for values in zip(*rows, strict=True)]
+    residuals = []
+    for row in rows:
+        shares = [value / common for value, common in zip(row, drift, strict=True) if common > 0]
+        middle = statistics.median(shares) if shares else 0.0
+        residuals += [abs(share / middle - 1.0) for share in shares if middle > 0]
+    spread = 1.4826 * statistics.median(residuals) if residuals else 0.0
+    error = spread * _MEDIAN_OF_TWO / max(len(samples.twin), 1) ** 0.5
+    again = [b / a for a, b in zip(samples.times[0], samples.twin, strict=True) if a > 0]
+    return max(abs(statistics.median(again) - 1.0) if again else 0.0, 3.0 * error)
 
 
 def ratio(samples: Samples, index: int, against: int) -> float:
     """Median over rounds of candidate ``index``'s time divided by candidate ``against``'s."""
     pairs = zip(samples.times[index], samples.times[against], strict=True)
     return statistics.median(a / b for a, b in pairs if b > 0)
+
+
+def beaten(samples: Samples, index: int, by: int, margin: float) -> bool:
+    """Whether candidate ``by`` is faster beyond the noise: in the middle by more than ``margin``, and in nearly every round.
+
+    The best of several equals looks faster than it is, so that the middle alone would unseat a choice now and then.
+    """
+    pairs = list(zip(samples.times[index], samples.times[by], strict=True))
+    slower = sum(mine > theirs for mine, theirs in pairs)
+    return ratio(samples, index, by) > 1.0 + margin and slower >= _NEARLY_ALL * len(pairs)
 
 
 def decide(
@@ -90,17 +112,9 @@ def decide(
     against_default = {i: ratio(samples, i, 0) for i in allowed}
     ranking = sorted(allowed, key=lambda i: (against_default[i], _order(samples.candidates[i])))
     margin = noise(samples)
-    best = ranking[0]
-    tied = [i for i in ranking if ratio(samples, i, best) <= 1.0 + margin]
-    held = next((i for i in tied if incumbent is not None and samples.candidates[i] == incumbent), None)
-    choice = held if held is not None else min(tied, key=lambda i: _order(samples.candidates[i]))
-    why = "incumbent" if held is not None and held != best else "fastest" if choice == best else "tie"
-    enough = 1.0 - min_gain_percent / 100.0
-    if choice != 0 and against_default[choice] > enough:
-        # A tie must not cost the gain: the fastest of the tied may pass where the lowest does not.
-        choice, why = (best, "fastest") if best != 0 and against_default[best] <= enough else (0, "not faster")
-    if choice == 0 and why != "not faster":
-        why = "not faster"
+    tied = [i for i in ranking if not beaten(samples, i, ranking[0], margin)]
+    held = next((i for i in allowed if incumbent is not None and samples.candidates[i] == incumbent), None)
+    choice, why = _choice(ranking, tied, held, against_default, samples, margin, min_gain_percent / 100.0)
     default_us = statistics.median(samples.times[0])
     others = [i for i in ranking if i != choice]
     return Verdict(
@@ -112,6 +126,28 @@ def decide(
         noise_percent=100.0 * margin,
         ranking=tuple(ranking),
     )
+
+
+def _choice(
+    ranking: list[int],
+    tied: list[int],
+    held: int | None,
+    against_default: Mapping[int, float],
+    samples: Samples,
+    margin: float,
+    min_gain: float,
+) -> tuple[int, str]:
+    """The choice and why. A tie never costs the gain: the fastest may pass where the lowest of the tied does not."""
+    best = ranking[0]
+    if held is not None and held in tied:
+        return held, "fastest" if held == best else "incumbent"
+    # To put a default that was chosen before out of office takes the gain beyond noise, or it would flip at every start.
+    enough = 1.0 - min_gain - (margin if held == 0 else 0.0)
+    fast = [i for i in tied if i != 0 and against_default[i] <= enough]
+    if not fast:
+        return 0, "not faster"
+    lowest = min(fast, key=lambda i: _order(samples.candidates[i]))
+    return lowest, "fastest" if lowest == best else "tie"
 
 
 def candidates_for(
