@@ -17,6 +17,8 @@ TUNELAUNCH_MIN_GAIN       percent by which a tuned choice must beat default in t
 TUNELAUNCH_EFFORT         ``quick``, ``normal`` or ``thorough`` (``--tunelaunch-effort``).
 TUNELAUNCH_TAG            free text that separates tables of one device (``--tunelaunch-tag``).
 TUNELAUNCH_VERIFY         ``off``, ``new`` (default) or ``all`` (``--tunelaunch-verify``).
+TUNELAUNCH_MAX_ERROR      error against default that a choice may have, ``FROBENIUS`` or ``FROBENIUS,WORST_ROW``
+                          (``--tunelaunch-max-error``).
 ========================  =============================================================================================
 """
 
@@ -37,6 +39,7 @@ MIN_GAIN = "TUNELAUNCH_MIN_GAIN"
 EFFORT = "TUNELAUNCH_EFFORT"
 TAG = "TUNELAUNCH_TAG"
 VERIFY = "TUNELAUNCH_VERIFY"
+MAX_ERROR = "TUNELAUNCH_MAX_ERROR"
 
 PLUGIN_NAME = "tunelaunch"
 """Entry-point name of the plugin; it must be in ``SGLANG_PLUGINS`` if the user set that whitelist."""
@@ -58,6 +61,7 @@ class Contract:
     effort: str = "normal"
     tag: str = ""
     verify: str = "new"
+    max_error: str = ""
 
     @classmethod
     def from_environ(cls, environ: Mapping[str, str] | None = None) -> Contract | None:
@@ -76,6 +80,7 @@ class Contract:
             effort=env.get(EFFORT) or "normal",
             tag=env.get(TAG, ""),
             verify=env.get(VERIFY) or "new",
+            max_error=env.get(MAX_ERROR, ""),
         )
 
     def to_environ(self) -> dict[str, str]:
@@ -84,7 +89,21 @@ class Contract:
         env |= {RETUNE: "1"} if self.retune else {}
         env |= {STRICT: "1"} if self.strict else {}
         env |= {MIN_GAIN: repr(self.min_gain_percent), EFFORT: self.effort, TAG: self.tag, VERIFY: self.verify}
+        env |= {MAX_ERROR: self.max_error} if self.max_error else {}
         return env
+
+
+def error_limits(text: str) -> tuple[float, float] | None:
+    """(relative Frobenius error, error of the worst row) in ``text``, or ``None`` where it is empty.
+
+    One number sets the first; the second is then five times that. Raises :class:`ValueError` for anything else.
+    """
+    if not text:
+        return None
+    parts = [float(part) for part in text.split(",")]
+    if not 1 <= len(parts) <= 2 or not all(0.0 < part < float("inf") for part in parts):
+        raise ValueError(f"{text!r} is not one or two positive numbers")
+    return (parts[0], parts[1] if len(parts) == 2 else 5.0 * parts[0])
 
 
 def is_true(value: str | None) -> bool:

@@ -209,6 +209,7 @@ def _contract(own: Own, launch_id: str, run_dir: Path, root: Path) -> Contract:
         effort=own.effort or default.effort,
         tag=own.tag or "",
         verify=own.verify or default.verify,
+        max_error=own.max_error or default.max_error,
     )
 
 

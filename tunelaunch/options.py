@@ -31,6 +31,8 @@ class Own:
     effort: str | None = None
     tag: str | None = None
     verify: str | None = None
+    max_error: str | None = None
+    """Relative error against default that a choice may have: ``FROBENIUS`` or ``FROBENIUS,WORST_ROW``."""
 
 
 @dataclass(frozen=True)
@@ -58,6 +60,7 @@ OPTIONS: tuple[Option, ...] = (
     Option(PREFIX + "effort", "effort", contract.EFFORT, "EFFORT", ("quick", "normal", "thorough")),
     Option(PREFIX + "tag", "tag", contract.TAG, "TEXT"),
     Option(PREFIX + "verify", "verify", contract.VERIFY, "WHICH", ("off", "new", "all")),
+    Option(PREFIX + "max-error", "max_error", contract.MAX_ERROR, "E[,ROW]"),
 )
 
 BY_TOKEN: Mapping[str, Option] = {option.token: option for option in OPTIONS}
@@ -74,6 +77,11 @@ def parse_value(option: Option, text: str) -> str | float:
         return text
     if option.field == "min_gain":
         return _percent(option, text)
+    if option.field == "max_error":
+        try:
+            contract.error_limits(text)
+        except ValueError as wrong:
+            raise UsageError(f"{option.token}: {wrong}, such as 0.02 or 0.02,0.1") from wrong
     if option.field == "cache" and not text:
         raise UsageError(f"{option.token}: the directory is empty; give one, or leave the option out")
     return text
@@ -101,6 +109,7 @@ _DEFAULTS: Mapping[str, object] = {
     "effort": "normal",
     "tag": "",
     "verify": "new",
+    "max_error": "",
 }
 
 

@@ -18,6 +18,7 @@ own options (each falls back to the variable beside it)
   --tunelaunch-effort EFFORT     quick, normal or thorough               TUNELAUNCH_EFFORT     [normal]
   --tunelaunch-tag TEXT          separates tables of one device          TUNELAUNCH_TAG
   --tunelaunch-verify WHICH      off, new (rows) or all                  TUNELAUNCH_VERIFY     [new]
+  --tunelaunch-max-error E[,ROW] error against default that may pass     TUNELAUNCH_MAX_ERROR  [by dtype]
                                  plain SGLang, whatever else is set      TUNELAUNCH_DISABLE=1
   -h, --help                     this text
   --help-sglang                  SGLang's own options (python -m sglang.launch_server --help)

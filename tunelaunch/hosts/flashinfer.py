@@ -132,6 +132,11 @@ def replace_all(path: Path) -> bool:
     return load(path)
 
 
+def forget() -> None:
+    """Forget every row, tuned or loaded: all ops run at default."""
+    tuner().clear_cache()
+
+
 def evict(keys: Iterable[str]) -> None:
     """Forget loaded (not live) rows, so that another scope's rows can take their keys."""
     instance = tuner()

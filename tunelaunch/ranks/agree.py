@@ -100,17 +100,26 @@ def rendezvous(member: Member, card: Mapping[str, Any], store: Any, seconds: flo
     prefix = f"tunelaunch/group-{'-'.join(map(str, member.ranks))}"
     mine = {"protocol": PROTOCOL, **card}
     store.set(f"{prefix}/{member.rank}", json.dumps(mine, sort_keys=True))
-    if not member.leader:
-        try:
-            store.wait([f"{prefix}/decision"], timedelta(seconds=seconds + _MARGIN_SECONDS))
-        except Exception:
-            return f"the leader (rank {member.ranks[0]}) did not answer within {seconds + _MARGIN_SECONDS:.0f} s"
-        return json.loads(store.get(f"{prefix}/decision")) or None
-    reason = _missing(member, store, prefix, seconds) or _different(
-        member, [json.loads(store.get(f"{prefix}/{rank}")) for rank in range(member.world)]
-    )
-    store.set(f"{prefix}/decision", json.dumps(reason or ""))
-    return reason
+    if member.leader:
+        reason = _missing(member, store, prefix, seconds) or _different(
+            member, [json.loads(store.get(f"{prefix}/{rank}")) for rank in range(member.world)]
+        )
+        return _decision(store, prefix, reason)
+    patience = seconds + _MARGIN_SECONDS
+    try:
+        store.wait([f"{prefix}/decision"], timedelta(seconds=patience))
+    except Exception:
+        # The leader may still come: then it finds this word and stands aside too.
+        return _decision(
+            store, prefix, f"rank {member.ranks[member.rank]} heard nothing from its leader in {patience:.0f} s"
+        )
+    return _decision(store, prefix, None)
+
+
+def _decision(store: Any, prefix: str, mine: str | None) -> str | None:
+    """Set the group's one decision, or take the one that stands: the first word counts for everybody."""
+    stands = store.compare_set(f"{prefix}/decision", "", json.dumps(mine or ""))
+    return json.loads(stands) or None
 
 
 def _missing(member: Member, store: Any, prefix: str, seconds: float) -> str | None:

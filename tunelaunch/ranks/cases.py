@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -60,7 +60,8 @@ class Found:
 class Case:
     """One trial: a layer at one bucket. ``stages`` and the entries of each candidate are in call order.
 
-    ``between`` is a token count that is served by the same rows and lies between two buckets.
+    ``between`` is a token count that is served by the same rows and lies between two buckets. ``recheck``: the rows were
+    loaded, so only their numbers are looked at (``candidates`` are default and the loaded choice).
     """
 
     owner: str
@@ -69,6 +70,7 @@ class Case:
     stages: tuple[Stage, ...]
     candidates: tuple[Combo, ...]
     incumbent: Combo | None = None
+    recheck: bool = False
 
 
 @dataclass(frozen=True)
@@ -86,11 +88,13 @@ def plan(
     triable: Mapping[str, str | None],
     incumbents: Mapping[tuple[str, str | None, str], Row],
     hidden: frozenset[tuple[str, str | None, str, str]] = frozenset(),
+    recheck: Callable[[Stage], bool] = lambda stage: False,
 ) -> Plan:
     """Group the rows of a pass into trials.
 
     ``triable`` maps each owner layer to ``None``, or to the reason why it cannot be run again. ``hidden`` are quarantined
-    (key, scope, runner, tactic as JSON text), never tried. A layer is tried where at least one of its rows is new.
+    (key, scope, runner, tactic as text), never tried. A layer is tried where at least one of its rows is new, and looked
+    at again where ``recheck`` says so of a loaded row.
     """
     groups: dict[tuple[str, int], list[Found]] = {}
     untried: dict[Stage, str] = {}
@@ -112,7 +116,9 @@ def plan(
         sizes.setdefault(owner, []).append(tokens)
     judged: set[Stage] = set()
     for (owner, tokens), rows in sorted(groups.items()):
-        if all(row.state == "loaded" or row.stage in judged for row in rows):
+        old = all(row.state == "loaded" for row in rows)
+        again = old and any(recheck(row.stage) and row.value[1] != -1 for row in rows)
+        if all(row.stage in judged for row in rows) or (old and not again):
             continue
         judged.update(row.stage for row in rows)
         held = _incumbent(rows, incumbents)
@@ -123,8 +129,9 @@ def plan(
                 tokens=tokens,
                 between=_between(tokens, sizes[owner]),
                 stages=tuple(row.stage for row in rows),
-                candidates=candidates_for(stages, limit=effort.limit, incumbent=held),
+                candidates=_loaded(rows) if old else candidates_for(stages, limit=effort.limit, incumbent=held),
                 incumbent=held,
+                recheck=old,
             )
         )
     return Plan(tuple(cases), untried)
@@ -142,6 +149,14 @@ def _options(
         if choice not in seen and (row.key, row.scope, runner, repr(tactic)) not in hidden and choice[1] != -1:
             seen.append(choice)
     return seen[:count]
+
+
+def _loaded(rows: Sequence[Found]) -> tuple[Combo, ...]:
+    """Default, and exactly what was loaded."""
+    return (
+        tuple((row.op, None, -1) for row in rows),
+        tuple((row.op, *normal_choice(*row.value[:2])) for row in rows),
+    )
 
 
 def normal_choice(runner: str, tactic: Any) -> tuple[str | None, Any]:

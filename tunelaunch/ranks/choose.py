@@ -6,15 +6,21 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import reduce
 from typing import Any
 
-from tunelaunch.ranks import trial
+from tunelaunch.ranks import numbers
 from tunelaunch.ranks.agree import Member, attempt
 from tunelaunch.ranks.cases import Case
 from tunelaunch.ranks.decide import Samples, Verdict, decide
+from tunelaunch.ranks.numbers import Check
 from tunelaunch.ranks.outcome import Outcome, Rules, Trials, Where, free_memory
-from tunelaunch.ranks.trial import Check
 
 MOST_CHECKS = 4
 """Times that a failed check may move a choice to the next best before default is taken."""
+
+LOADED = Verdict(index=1, why="loaded", us=0.0, default_us=0.0, runner_up_us=None, noise_percent=0.0)
+NOT_LOADED = Verdict(
+    index=0, why="loaded choice is wrong", us=0.0, default_us=0.0, runner_up_us=None, noise_percent=0.0
+)
+"""Verdicts of a recheck, which times nothing."""
 
 Checked = dict[Where, tuple[Check, "str | None"]]
 
@@ -29,7 +35,7 @@ def choose(
     progress: Callable[[str], None],
 ) -> None:
     """Fill ``outcome`` with a verdict for each sampled case. Every rank makes the same exchanges."""
-    by_place = {(c.owner, c.tokens): c for c in cases if (c.owner, c.tokens) in samples}
+    by_place = {(c.owner, c.tokens): c for c in cases if c.recheck or (c.owner, c.tokens) in samples}
     excluded: dict[Where, frozenset[int]] = dict.fromkeys(by_place, frozenset())
     pending = list(by_place)
     for number in range(MOST_CHECKS + 1):
@@ -41,7 +47,7 @@ def choose(
         if not to_check or last:
             return
         progress(f"checking {len(to_check)} choices against default")
-        checked, error = attempt(_checked, to_check, by_place, verdicts, layer)
+        checked, error = attempt(_checked, to_check, by_place, verdicts, layer, rules)
         said = [message.payload for message in member.exchange("checks", checked, error)]
         pending = []
         for where in to_check:
@@ -71,6 +77,9 @@ def _decided(
     verdicts = {}
     for where in pending:
         out = frozenset(range(1, len(cases[where].candidates))) if only_default else excluded[where]
+        if cases[where].recheck:
+            verdicts[where] = LOADED if 1 not in out else NOT_LOADED
+            continue
         verdicts[where] = decide(
             samples[where], min_gain_percent=rules.min_gain_percent, incumbent=cases[where].incumbent, excluded=out
         )
@@ -78,7 +87,11 @@ def _decided(
 
 
 def _checked(
-    to_check: Sequence[Where], cases: Mapping[Where, Case], verdicts: Mapping[Where, Verdict], layer: Trials
+    to_check: Sequence[Where],
+    cases: Mapping[Where, Case],
+    verdicts: Mapping[Where, Verdict],
+    layer: Trials,
+    rules: Rules,
 ) -> Checked:
     results: Checked = {}
     for where in to_check:
@@ -86,8 +99,8 @@ def _checked(
         if here is None:
             continue
         combo = case.candidates[verdicts[where].index]
-        result = trial.check(case, combo, here)
-        suspect = trial.guilty(case, combo, here) if result.wrong is not None and result.blame else None
+        result = numbers.check(case, combo, here, rules.limits)
+        suspect = numbers.guilty(case, combo, here, rules.limits) if result.wrong is not None and result.blame else None
         results[where] = (result, suspect)
         free_memory()
     return results

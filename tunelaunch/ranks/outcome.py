@@ -9,7 +9,7 @@ from typing import Any
 from tunelaunch.hosts.layers import Layer
 from tunelaunch.ranks.cases import Case, Effort, Found, Stage
 from tunelaunch.ranks.decide import Verdict
-from tunelaunch.ranks.trial import Check
+from tunelaunch.ranks.numbers import Check
 from tunelaunch.store import Row
 
 Trials = Callable[[str], "Layer | None"]
@@ -28,6 +28,10 @@ class Rules:
     verify: bool
     incumbents: Mapping[Stage, Row] = field(default_factory=dict)
     hidden: frozenset[tuple[str, str | None, str, str]] = frozenset()
+    recheck: frozenset[Stage] = frozenset()
+    """Loaded rows whose numbers are looked at again."""
+    limits: tuple[float, float] | None = None
+    """(relative Frobenius error, error of the worst row) allowed, where the user gave them."""
 
 
 @dataclass

@@ -13,7 +13,9 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from tunelaunch.contract import error_limits
 from tunelaunch.errors import AgreementError
+from tunelaunch.hosts import flashinfer as fi
 from tunelaunch.hosts import sglang as host
 from tunelaunch.hosts.layers import Capture, capturing
 from tunelaunch.hosts.watch import Watch, watching
@@ -117,13 +119,8 @@ def _observed(current: Pass, model_runner: Any) -> Iterator[None]:
 
 def _finish(session: Session, current: Pass, model_runner: Any) -> None:
     progress = _Progress(session.member.leader)
-    rules = Rules(
-        effort=EFFORTS.get(session.contract.effort, EFFORTS["normal"]),
-        min_gain_percent=session.contract.min_gain_percent,
-        verify=session.contract.verify != "off",
-        incumbents={(row.op, row.scope, row.key): row for row in current.given.incumbents},
-        hidden=current.given.hidden,
-    )
+    rules = _rules(session, current)
+    before = session.conditions()
     with _on_forward_stream(model_runner):
         try:
             outcome = settle(
@@ -142,16 +139,60 @@ def _finish(session: Session, current: Pass, model_runner: Any) -> None:
                 current.broken,
             )
         except Exception as error:
-            session.bug(error, f"the {current.name} pass could not be settled; its rows run at default, and")
+            session.bug(error, f"the {current.name} pass could not be settled, so that its new rows run at default:")
             outcome = Outcome()
-        settled = rows_of(outcome, current.feeder.find, rules.incumbents, session.stamp(), world=session.member.world)
-        session.settled |= settled.install
-        current.feeder.install(session.settled.values())
+        stamp = session.stamp() | _conditions(before, session.conditions())
+        settled, error = attempt(lambda: rows_of(outcome, current.feeder.find, rules, stamp, session.member.world))
+        settled = _install(session, current, outcome, settled, error)
     session.publish(settled.store, _quarantine(outcome, session))
     session.passes.append(
         describe(current.name, outcome, settled, _seconds(current), current.watch.profiles_run, rules)
     )
     progress.done(current.name, settled)
+
+
+def _install(
+    session: Session, current: Pass, outcome: Outcome, settled: Settled | None, error: BaseException | None
+) -> Settled:
+    """Give FlashInfer the settled rows on every rank, or, where one rank cannot, nothing on any: default everywhere."""
+    if settled is not None:
+        if not outcome.found:  # nothing was settled: what was handed over is still equal on all ranks
+            ops = {call.op for call in current.watch.calls.values()}
+            settled.install |= {(r.op, r.scope, r.key): r for r in current.given.rows if r.op in ops}
+        session.settled |= settled.install
+        _, error = attempt(current.feeder.install, session.settled.values())
+    try:
+        session.member.exchange("installed", None, error)
+    except Exception as failed:
+        session.bug(error or failed, f"rows of the {current.name} pass could not be installed; all ops run at default:")
+        session.settled.clear()
+        fi.forget()
+        return Settled()
+    return settled or Settled()
+
+
+def _rules(session: Session, current: Pass) -> Rules:
+    """What is judged, and how strictly. Rows of an unproven environment or without evidence are looked at every time."""
+    contract, identity = session.contract, session.identify()
+    every = contract.verify == "all" or identity.environment.unproven
+    recheck = frozenset(
+        (row.op, row.scope, row.key)
+        for row in current.given.rows
+        if contract.verify != "off" and (every or row.evidence.get("unverified"))
+    )
+    return Rules(
+        effort=EFFORTS.get(contract.effort, EFFORTS["normal"]),
+        min_gain_percent=contract.min_gain_percent,
+        verify=contract.verify != "off",
+        incumbents={(row.op, row.scope, row.key): row for row in current.given.incumbents},
+        hidden=current.given.hidden,
+        recheck=recheck,
+        limits=error_limits(contract.max_error),
+    )
+
+
+def _conditions(before: dict[str, Any], after: dict[str, Any]) -> dict[str, Any]:
+    return {"conditions": {"before": before, "after": after}} if before or after else {}
 
 
 def _why_not_triable(layer: Any, session: Session, model_runner: Any) -> str | None:

@@ -9,7 +9,7 @@ from typing import Any
 
 from tunelaunch.ranks.cases import Case, Found, Stage, normal_choice
 from tunelaunch.ranks.decide import Verdict
-from tunelaunch.ranks.outcome import Outcome
+from tunelaunch.ranks.outcome import Outcome, Rules
 from tunelaunch.store import Row
 
 
@@ -31,20 +31,25 @@ class Settled:
 def rows_of(
     outcome: Outcome,
     given: Callable[[str, str | None, str], Row | None],
-    incumbents: Mapping[Stage, Row],
+    rules: Rules,
     stamp: Mapping[str, Any],
     world: int = 1,
 ) -> Settled:
     """Build the rows. ``given`` finds a row that this process was fed; ``stamp`` is added to the evidence of new rows."""
+    incumbents = rules.incumbents
     settled = Settled()
     cases = {(case.owner, case.tokens): case for case in outcome.cases}
     for row in outcome.found:
         case = cases.get((row.owner or "", row.tokens or 0))
-        if row.state == "loaded":
+        verdict = outcome.verdicts.get((case.owner, case.tokens)) if case is not None else None
+        if row.state == "loaded" and (verdict is None or verdict.index != 0):
             _keep(settled, row, given(row.op, row.scope, row.key))
-        elif case is not None and (verdict := outcome.verdicts.get((case.owner, case.tokens))) is not None:
+        elif row.state == "loaded":
+            settled.states[row.stage], settled.why[row.stage] = "failed", "the loaded choice is wrong; runs at default"
+            settled.install[row.stage] = Row(key=row.key, value=_at_default(row), scope=row.scope, op=row.op)
+        elif case is not None and verdict is not None:
             _judge(settled, row, case, verdict, outcome, incumbents, stamp, world)
-        elif row.state == "tuned" and case is None and (row.tokens is None or row.tokens <= row.asked_tokens):
+        elif row.state == "tuned" and case is None and _plain_would(row) and not _hidden(row, rules):
             reason = outcome.untried.get(row.stage, "not tried")
             evidence = {**stamp, "choice": "profile", "trial": f"none: {reason}", "profile": _profile(row)}
             _add(settled, row, _new(row, row.value, evidence, stamp, world), "tuned", reason, store=True)
@@ -54,6 +59,15 @@ def rows_of(
             if row.value:
                 settled.install[row.stage] = Row(key=row.key, value=_at_default(row), scope=row.scope, op=row.op)
     return settled
+
+
+def _plain_would(row: Found) -> bool:
+    """Whether SGLang alone would have tuned the row in this pass."""
+    return row.tokens is None or row.tokens <= row.asked_tokens
+
+
+def _hidden(row: Found, rules: Rules) -> bool:
+    return (row.key, row.scope, str(row.value[0]), repr(row.value[1])) in rules.hidden
 
 
 def _keep(settled: Settled, row: Found, fed: Row | None) -> None:

@@ -18,6 +18,7 @@ from typing import Any
 
 from tunelaunch import contract as contract_module
 from tunelaunch.contract import Contract
+from tunelaunch.device.conditions import snapshot
 from tunelaunch.device.environment import Environment
 from tunelaunch.device.facts import DeviceFacts
 from tunelaunch.device.identity import table_id
@@ -139,6 +140,10 @@ class Session:
             "at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
             "policy": f"layer, interleaved, {self.contract.effort}",
         }
+
+    def conditions(self) -> dict[str, Any]:
+        """The state of the card now, for the evidence (the leader's card; nothing on a host without NVML)."""
+        return snapshot(self.identity.facts.uuid) if self.identity is not None and self.member.leader else {}
 
     # -- what is found out --------------------------------------------------------------------------------------------
 

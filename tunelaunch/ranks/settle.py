@@ -36,7 +36,7 @@ def settle(
     said = member.exchange("harvest", mine, broken or error)
     found = _merged([message.payload[0] for message in said])
     outcome = Outcome(found=found, profiles=[message.payload[1] for message in said])
-    if all(row.state == "loaded" for row in found):
+    if all(row.state == "loaded" and row.stage not in rules.recheck for row in found):
         return outcome
 
     planned, error = attempt(_planned, member, found, triable, rules)
@@ -47,6 +47,8 @@ def settle(
     samples: dict[tuple[str, int], Samples] = {}
     for case in trials.cases:
         where = (case.owner, case.tokens)
+        if case.recheck:
+            continue
         results = [rank[where] for rank in by_rank]
         if failed := next((r for r in results if isinstance(r, str)), None):
             outcome.lost[where] = failed
@@ -71,7 +73,14 @@ def _merged(ranks: Sequence[list[Found]]) -> list[Found]:
 def _planned(member: Member, found: list[Found], triable: Mapping[str, str | None], rules: Rules) -> Plan | None:
     if not member.leader:
         return None
-    return plan(found, effort=rules.effort, triable=triable, incumbents=rules.incumbents, hidden=rules.hidden)
+    return plan(
+        found,
+        effort=rules.effort,
+        triable=triable,
+        incumbents=rules.incumbents,
+        hidden=rules.hidden,
+        recheck=rules.recheck.__contains__,
+    )
 
 
 def _timed(
@@ -79,6 +88,8 @@ def _timed(
 ) -> dict[tuple[str, int], Samples | str]:
     results: dict[tuple[str, int], Samples | str] = {}
     for number, case in enumerate(trials.cases, start=1):
+        if case.recheck:
+            continue
         progress(f"trial {number} of {len(trials.cases)}: {case.tokens} tokens, {len(case.candidates)} choices")
         here = layer(case.owner)
         if here is None:
