@@ -15,6 +15,7 @@ CONTEXT = f"{AUTOTUNE}.flashinfer_autotune_context"
 CACHE_PATH = f"{AUTOTUNE}.flashinfer_autotune_cache_path"
 EXTEND = f"{AUTOTUNE}.maybe_flashinfer_autotune_extend"
 GATE = f"{AUTOTUNE}.should_run_flashinfer_autotune"
+EXTEND_SWITCH = "SGLANG_FLASHINFER_AUTOTUNE_EXTEND"
 READY = "sglang.srt.entrypoints.engine._wait_for_scheduler_ready"
 
 _ROLES = {
@@ -83,6 +84,13 @@ def probe() -> list[str]:
     return missing
 
 
+def has_extend() -> bool:
+    """Whether this release has an EXTEND pass at all (0.5.18 and later)."""
+    import importlib
+
+    return hasattr(importlib.import_module(AUTOTUNE), EXTEND.rpartition(".")[2])
+
+
 def hook(target: str, function: Callable[..., Any], kind: str) -> None:
     """Register ``function`` on ``target`` with SGLang's own registry; ``kind`` is ``AROUND`` or ``AFTER``."""
     from sglang.srt.plugins.hook_registry import HookRegistry, HookType
@@ -127,6 +135,42 @@ def prefill_ceiling(model_runner: Any) -> int:
     tokens = chunk if chunk > 0 else (getattr(args, "max_prefill_tokens", None) or 0)
     gathered = (getattr(args, "dp_size", 1) or 1) if getattr(args, "enable_dp_attention", False) else 1
     return int(tokens) * int(gathered)
+
+
+def extend_tokens(model_runner: Any) -> int:
+    """Tokens of SGLang's EXTEND pass on one rank: the chunk, or ``max_prefill_tokens`` where chunking is off."""
+    args = model_runner.server_args
+    chunk = getattr(args, "chunked_prefill_size", None) or 0
+    return int(chunk if chunk > 0 else getattr(args, "max_prefill_tokens", None) or 0)
+
+
+def why_no_extend(model_runner: Any) -> str | None:
+    """Why an EXTEND pass must not be run for this model, or ``None``."""
+    if getattr(getattr(model_runner, "model_config", None), "is_multimodal", False):
+        return "multimodal models cannot run it"
+    speculative = getattr(model_runner, "spec_algorithm", None)
+    if speculative is not None and speculative.is_speculative():
+        return "speculative decoding runs another shape"
+    return None
+
+
+def activation_bytes_per_token(model_runner: Any) -> int:
+    """A generous estimate of what one token of a dummy forward pass holds at its peak, weights and KV cache aside."""
+    config = getattr(model_runner.model_config, "hf_text_config", None) or model_runner.model_config.hf_config
+    hidden = int(getattr(config, "hidden_size", 8192))
+    inner = int(getattr(config, "moe_intermediate_size", None) or getattr(config, "intermediate_size", 4 * hidden))
+    top_k = int(getattr(config, "num_experts_per_tok", None) or 1)
+    return 2 * (16 * hidden + top_k * (2 * hidden + 4 * inner))
+
+
+def free_bytes(model_runner: Any) -> int | None:
+    """Free memory of this rank's device, ``None`` where the device has none of its own."""
+    import torch
+
+    if not str(getattr(model_runner, "device", "")).startswith("cuda"):
+        return None
+    cached = torch.cuda.memory_reserved() - torch.cuda.memory_allocated()
+    return int(torch.cuda.mem_get_info()[0] + cached)
 
 
 def pass_name(model_runner: Any) -> str:

@@ -41,6 +41,7 @@ def _hook_main(contract: Contract) -> None:
 
 def _hook_scheduler(contract: Contract) -> None:
     from tunelaunch.hosts import flashinfer as fi
+    from tunelaunch.ranks.extend import extend_pass
     from tunelaunch.ranks.passes import tuning_pass
     from tunelaunch.ranks.session import Session
 
@@ -58,7 +59,12 @@ def _hook_scheduler(contract: Contract) -> None:
     def cache_path(original: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         return session.redirect if session.redirect is not None else original(*args, **kwargs)
 
+    def extend(original: Callable[..., Any], runner: Any, **kwargs: Any) -> Any:
+        return extend_pass(session, original, runner, kwargs)
+
     host.hook(host.CONTEXT, context, "AROUND")
     host.hook(host.CACHE_PATH, cache_path, "AROUND")
+    if host.has_extend():
+        host.hook(host.EXTEND, extend, "AROUND")
     with contextlib.suppress(Exception):
         session.receipt()

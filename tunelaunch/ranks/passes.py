@@ -138,12 +138,15 @@ def _finish(session: Session, current: Pass, model_runner: Any) -> None:
                 progress.say,
                 current.broken,
             )
-        except Exception as error:
-            session.bug(error, f"the {current.name} pass could not be settled, so that its new rows run at default:")
+        except Exception as failed:
+            session.bug(failed, f"the {current.name} pass could not be settled, so that its new rows run at default:")
             outcome = Outcome()
         stamp = session.stamp() | _conditions(before, session.conditions())
         settled, error = attempt(lambda: rows_of(outcome, current.feeder.find, rules, stamp, session.member.world))
         settled = _install(session, current, outcome, settled, error)
+    for row in outcome.found:
+        if row.tokens is not None:
+            session.largest[row.op] = max(session.largest.get(row.op, 0), row.tokens)
     session.publish(settled.store, _quarantine(outcome, session))
     session.passes.append(
         describe(current.name, outcome, settled, _seconds(current), current.watch.profiles_run, rules)

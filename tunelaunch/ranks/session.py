@@ -61,7 +61,7 @@ class Session:
     """State of one process.
 
     ``place`` is (rank, ranks in all) over the whole server; ``redirect`` is the file that SGLang shall use as its cache
-    while a pass of ours is open.
+    while a pass of ours is open; ``largest`` is the largest bucket of each op that a pass covered.
     """
 
     contract: Contract
@@ -74,6 +74,7 @@ class Session:
     aside: str | None = None
     redirect: Path | None = None
     settled: dict[Stage, Row] = field(default_factory=dict)
+    largest: dict[str, int] = field(default_factory=dict)
     passes: list[dict[str, Any]] = field(default_factory=list)
     table: dict[str, Any] = field(default_factory=lambda: {"path": None, "generation": None, "published": 0})
     fallbacks: list[str] = field(default_factory=list)
