@@ -18,13 +18,15 @@ import shutil
 import signal
 import subprocess
 import sys
+import tarfile
 import time
 import urllib.request
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from probe import write_plugin
+import corrupt
+import probe
 
 FLAGS = [
     *("--load-format", "dummy", "--skip-tokenizer-init", "--attention-backend", "triton"),
@@ -134,7 +136,7 @@ def main() -> int:
     moved = args.work / "another-path"
     if not moved.exists():
         shutil.copytree(args.model, moved)
-    plugin = write_plugin(args.work / "plugin")
+    plugin = corrupt.write_plugin(probe.write_plugin(args.work / "plugin"))
     common = {
         "PYTHONPATH": os.pathsep.join([str(plugin), os.environ.get("PYTHONPATH", "")]),
         "TUNELAUNCH_CACHE_DIR": str(args.work / "root"),
@@ -151,6 +153,19 @@ def main() -> int:
         Start("plain-moved", str(moved), 30115, plain=True, extra=batch),
         Start("retune", args.model, 30116, extra=("--retune", *batch)),
     ]
+    fresh = {name: {"TUNELAUNCH_CACHE_DIR": str(args.work / f"root-{name}")} for name in ("cold2", "quick", "wrong")}
+    starts += [
+        Start("cold2", args.model, 30120, extra=batch, env=fresh["cold2"]),
+        Start("quick", args.model, 30121, extra=("--tunelaunch-effort", "quick", *batch), env=fresh["quick"]),
+        Start(
+            "wrong",
+            args.model,
+            30122,
+            extra=batch,
+            env=fresh["wrong"] | {"TL_CORRUPT": "4:nan,3:wrong24,16:tail,6:scale"},
+        ),
+        Start("wrong-again", args.model, 30123, extra=batch, env=fresh["wrong"]),
+    ]
     if args.fp8_model:
         starts += [
             Start("fp8-cold", args.fp8_model, 30117, extra=fp8),
@@ -164,9 +179,9 @@ def main() -> int:
             results.append(run(start, args.out, common))
             (args.out / "figures.json").write_text(json.dumps(results, indent=1))
             print(json.dumps({k: v for k, v in results[-1].items() if k != "lookups"}, indent=1)[:3000], flush=True)
-    reports = args.work / "root" / "v1"
-    for path in reports.rglob("table.json") if reports.exists() else []:
-        shutil.copy(path, args.out / f"table-{path.parent.name}.json")
+    with tarfile.open(args.out / "roots.tar.gz", "w:gz") as archive:
+        for root in sorted(args.work.glob("root*")):
+            archive.add(root, root.name)
     return 0
 
 

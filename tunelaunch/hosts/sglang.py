@@ -141,7 +141,7 @@ def extend_tokens(model_runner: Any) -> int:
     """Tokens of SGLang's EXTEND pass on one rank: the chunk, or ``max_prefill_tokens`` where chunking is off."""
     args = model_runner.server_args
     chunk = getattr(args, "chunked_prefill_size", None) or 0
-    return int(chunk if chunk > 0 else getattr(args, "max_prefill_tokens", None) or 0)
+    return int(chunk) if chunk > 0 else int(getattr(args, "max_prefill_tokens", None) or 0)
 
 
 def why_no_extend(model_runner: Any) -> str | None:
