@@ -212,7 +212,7 @@ def pin_buckets(runner: Any, cap: int) -> Any | None:
     current = largest_bucket(cls.tuning_config)
     if current is None:
         return None
-    cached = getattr(refine, "__func__", refine)
+    cached: Any = getattr(refine, "__func__", refine)
     if hasattr(cached, "cache_clear"):
         cached.cache_clear()
     for value in {current, *(1 << power for power in range(_LARGEST_POWER + 1))} - {cap}:
@@ -221,6 +221,15 @@ def pin_buckets(runner: Any, cap: int) -> Any | None:
     if largest_bucket(cls.tuning_config) != cap:
         raise HostError(f"{cls.__name__}.refine_tuning_config did not keep {cap} tokens as its largest bucket.")
     return cls.tuning_config
+
+
+def unpin_buckets(runner: Any, config: Any) -> None:
+    """Undo :func:`pin_buckets`: ``config``, the one that the host passed, decides again."""
+    refine, largest = getattr(type(runner), "refine_tuning_config", None), largest_bucket(config)
+    cached: Any = getattr(refine, "__func__", refine)
+    if refine is not None and largest is not None and hasattr(cached, "cache_clear"):
+        cached.cache_clear()
+        refine(largest)
 
 
 def largest_bucket(config: Any) -> int | None:

@@ -140,8 +140,8 @@ def prefill_ceiling(model_runner: Any) -> int:
 def extend_tokens(model_runner: Any) -> int:
     """Tokens of SGLang's EXTEND pass on one rank: the chunk, or ``max_prefill_tokens`` where chunking is off."""
     args = model_runner.server_args
-    chunk = getattr(args, "chunked_prefill_size", None) or 0
-    return int(chunk) if chunk > 0 else int(getattr(args, "max_prefill_tokens", None) or 0)
+    chunk = int(getattr(args, "chunked_prefill_size", None) or 0)
+    return chunk if chunk > 0 else int(getattr(args, "max_prefill_tokens", None) or 0)
 
 
 def why_no_extend(model_runner: Any) -> str | None:
@@ -158,8 +158,8 @@ def activation_bytes_per_token(model_runner: Any) -> int:
     """A generous estimate of what one token of a dummy forward pass holds at its peak, weights and KV cache aside."""
     config = getattr(model_runner.model_config, "hf_text_config", None) or model_runner.model_config.hf_config
     hidden = int(getattr(config, "hidden_size", 8192))
-    inner = int(getattr(config, "moe_intermediate_size", None) or getattr(config, "intermediate_size", 4 * hidden))
-    top_k = int(getattr(config, "num_experts_per_tok", None) or 1)
+    inner: int = getattr(config, "moe_intermediate_size", None) or getattr(config, "intermediate_size", 4 * hidden)
+    top_k: int = getattr(config, "num_experts_per_tok", None) or 1
     return 2 * (16 * hidden + top_k * (2 * hidden + 4 * inner))
 
 

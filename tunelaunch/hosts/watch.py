@@ -40,7 +40,9 @@ class Watch:
     """What a tuning pass did.
 
     ``timings`` holds (runner, tactic, microseconds) for each row that was profiled; ``profiles_run`` counts calls of
-    ``AutoTuner._profile_single_kernel``, one for each tactic tried.
+    ``AutoTuner._profile_single_kernel``, one for each tactic tried. ``agree`` tells the other ranks whether a call could be
+    prepared here and answers whether it could everywhere; where it could not, every rank goes on as if nothing were fed
+    (``off``), since ranks that hit or miss differently would wait for each other inside FlashInfer.
     """
 
     cap: int
@@ -51,12 +53,38 @@ class Watch:
     timings: dict[tuple[str, str | None, str], list[tuple[str, Any, float]]] = field(default_factory=dict)
     failed: dict[tuple[str, str | None, str], int] = field(default_factory=dict)
     profiles_run: int = 0
+    agree: Callable[[BaseException | None], bool] = lambda error: error is None
+    off: bool = False
     on_profile: Callable[[str, int], None] = lambda op, tokens: None
     _pinned: dict[type, Any] = field(default_factory=dict)
+    _last: dict[str, tuple[Any, Call | None]] = field(default_factory=dict)
     _current: Call | None = None
     _config: Any = None
     _inputs: Any = None
     _keys: dict[Any, str] = field(default_factory=dict)
+
+    def before_call(self, op: str, runners: Any, config: Any, inputs: Any) -> Any:
+        """:meth:`enter_call` on all ranks or on none. A call like the op's last one is ready already. The config to use."""
+        self._current = None
+        if self.off:
+            return config
+        mark = _mark(runners[0], inputs)
+        if (last := self._last.get(op)) is not None and last[0] == mark:
+            self._current = last[1]
+            return getattr(type(runners[0]), "tuning_config", config) if self._pinned.get(type(runners[0])) else config
+        used, error = config, None
+        try:
+            used = self.enter_call(op, runners, config, inputs)
+        except Exception as bug:
+            error = bug
+            self.on_bug(bug)
+        if self.agree(error):
+            self._last[op] = (mark, self._current)
+            return used
+        self.off, self._current = True, None
+        fi.forget()
+        fi.unpin_buckets(runners[0], config)
+        return config
 
     def enter_call(self, op: str, runners: Any, config: Any, inputs: Any) -> Any:
         """Before the host's ``choose_one``: pin the bucket cap, feed the scope, note what is wanted. The config to use."""
@@ -111,6 +139,15 @@ class Watch:
         return config if pinned is None else cls.tuning_config
 
 
+def _mark(runner: Any, inputs: Any) -> Any:
+    """What tells two calls of an op apart, read without anything that could fail."""
+    plain = (bool, int, float, str)
+    own = getattr(runner, "__dict__", {})
+    settings = [(k, v) for k, v in own.items() if isinstance(v, plain) or type(v).__name__ == "dtype"]
+    shapes = [(tuple(getattr(item, "shape", ())), str(getattr(item, "dtype", ""))) for item in inputs]
+    return type(runner).__name__, settings, shapes
+
+
 @contextlib.contextmanager
 def watching(watch: Watch) -> Iterator[Watch]:
     """Observe every op call and every profiled tactic while the context is open."""
@@ -128,8 +165,7 @@ def watching(watch: Watch) -> Iterator[Watch]:
         skipped = not self.is_tuning_mode or custom_op in getattr(self, "_effective_skip_ops", ())
         if skipped:
             return choose(self, custom_op, runners, tuning_config, inputs, **kwargs)
-        watch._current = None
-        config = guarded(watch.enter_call, custom_op, runners, tuning_config, inputs, otherwise=tuning_config)
+        config = guarded(watch.before_call, custom_op, runners, tuning_config, inputs, otherwise=tuning_config)
         try:
             return choose(self, custom_op, runners, config, inputs, **kwargs)
         finally:

@@ -68,6 +68,17 @@ class Member:
             raise AgreementError(f"Step '{step}' failed on {'; '.join(failed)}.")
         return messages
 
+    def all_well(self, error: BaseException | None) -> bool:
+        """Whether no rank has an error: the cheapest of all messages, for the middle of a tuning pass."""
+        if self.group is None:
+            return error is None
+        import torch
+        import torch.distributed as dist
+
+        well = torch.tensor([error is None], dtype=torch.int32)
+        dist.all_reduce(well, op=dist.ReduceOp.MIN, group=self.group)
+        return bool(well.item())
+
 
 def attempt(function: Any, *args: Any) -> tuple[Any, BaseException | None]:
     """Run ``function``; (its value, ``None``) or (``None``, the exception). For use between two exchanges."""
@@ -89,14 +100,16 @@ def member_of(coordinator: Any) -> Member:
     )
 
 
-def rendezvous(member: Member, card: Mapping[str, Any], store: Any, seconds: float = RENDEZVOUS_SECONDS) -> str | None:
+def rendezvous(member: Member, card: Mapping[str, Any], store: Any, seconds: float | None = None) -> str | None:
     """Meet the group. ``None`` means go; otherwise the reason why the whole group stands aside.
 
     ``card`` holds what must be equal on all ranks (``environment``: a mapping, compared field by field; ``retune``...).
-    ``store`` is a ``torch.distributed.Store``. Takes at most ``seconds`` on the leader and a margin more elsewhere.
+    ``store`` is a ``torch.distributed.Store``. Takes at most ``seconds`` (default :data:`RENDEZVOUS_SECONDS`) on the leader
+    and a margin more elsewhere.
     """
     if member.world == 1:
         return None
+    seconds = RENDEZVOUS_SECONDS if seconds is None else seconds
     prefix = f"tunelaunch/group-{'-'.join(map(str, member.ranks))}"
     mine = {"protocol": PROTOCOL, **card}
     store.set(f"{prefix}/{member.rank}", json.dumps(mine, sort_keys=True))

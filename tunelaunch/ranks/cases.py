@@ -15,17 +15,21 @@ Stage = tuple[str, str | None, str]
 
 @dataclass(frozen=True)
 class Effort:
-    """How hard to look. ``options`` near-best tactics a stage, ``limit`` choices a trial, ``rounds`` interleaved timings."""
+    """How hard to look: ``options`` near-best tactics a stage, ``limit`` choices a trial.
+
+    Every choice runs ``heat`` interleaved rounds, the near-best then ``rounds`` more, on other inputs and captured anew.
+    """
 
     options: int
     limit: int
+    heat: int
     rounds: int
 
 
 EFFORTS: Mapping[str, Effort] = {
-    "quick": Effort(options=1, limit=3, rounds=5),
-    "normal": Effort(options=3, limit=12, rounds=11),
-    "thorough": Effort(options=5, limit=30, rounds=25),
+    "quick": Effort(options=1, limit=3, heat=3, rounds=5),
+    "normal": Effort(options=3, limit=12, heat=5, rounds=11),
+    "thorough": Effort(options=5, limit=30, heat=9, rounds=31),
 }
 
 
@@ -71,6 +75,8 @@ class Case:
     candidates: tuple[Combo, ...]
     incumbent: Combo | None = None
     recheck: bool = False
+    tried: int = 0
+    """Choices that were tried in all; ``candidates`` become fewer after the heat."""
 
 
 @dataclass(frozen=True)
@@ -123,15 +129,17 @@ def plan(
         judged.update(row.stage for row in rows)
         held = _incumbent(rows, incumbents)
         stages = {row.op: _options(row, effort.options, hidden) for row in rows}
+        choices = _loaded(rows) if old else candidates_for(stages, limit=effort.limit, incumbent=held)
         cases.append(
             Case(
                 owner=owner,
                 tokens=tokens,
                 between=_between(tokens, sizes[owner]),
                 stages=tuple(row.stage for row in rows),
-                candidates=_loaded(rows) if old else candidates_for(stages, limit=effort.limit, incumbent=held),
+                candidates=choices,
                 incumbent=held,
                 recheck=old,
+                tried=len(choices),
             )
         )
     return Plan(tuple(cases), untried)

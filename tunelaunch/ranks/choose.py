@@ -9,7 +9,7 @@ from typing import Any
 from tunelaunch.ranks import numbers
 from tunelaunch.ranks.agree import Member, attempt
 from tunelaunch.ranks.cases import Case
-from tunelaunch.ranks.decide import Samples, Verdict, decide
+from tunelaunch.ranks.decide import Samples, Verdict, among, decide
 from tunelaunch.ranks.numbers import Check
 from tunelaunch.ranks.outcome import Outcome, Rules, Trials, Where, free_memory
 
@@ -29,6 +29,7 @@ def choose(
     member: Member,
     cases: Sequence[Case],
     samples: Mapping[Where, Samples],
+    heat: Mapping[Where, Samples],
     layer: Trials,
     rules: Rules,
     outcome: Outcome,
@@ -40,7 +41,7 @@ def choose(
     pending = list(by_place)
     for number in range(MOST_CHECKS + 1):
         last = number == MOST_CHECKS
-        chosen, error = attempt(_decided, pending, by_place, samples, excluded, rules, last)
+        chosen, error = attempt(_decided, pending, by_place, samples, heat, excluded, rules, last)
         verdicts: dict[Where, Verdict] = member.exchange("choice", chosen, error)[0].payload
         outcome.verdicts.update(verdicts)
         to_check = [where for where in pending if rules.verify and verdicts[where].index != 0]
@@ -70,6 +71,7 @@ def _decided(
     pending: Sequence[Where],
     cases: Mapping[Where, Case],
     samples: Mapping[Where, Samples],
+    heat: Mapping[Where, Samples],
     excluded: Mapping[Where, frozenset[int]],
     rules: Rules,
     only_default: bool,
@@ -81,7 +83,11 @@ def _decided(
             verdicts[where] = LOADED if 1 not in out else NOT_LOADED
             continue
         verdicts[where] = decide(
-            samples[where], min_gain_percent=rules.min_gain_percent, incumbent=cases[where].incumbent, excluded=out
+            samples[where],
+            min_gain_percent=rules.min_gain_percent,
+            incumbent=cases[where].incumbent,
+            excluded=out,
+            heat=among(heat[where], cases[where].candidates),
         )
     return verdicts
 

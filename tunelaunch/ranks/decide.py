@@ -15,6 +15,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 _NEARLY_ALL = 0.9
+NEAR = 0.04
+"""How far behind the best of the heat a choice may be and still run in the final: more than two captures of one differ."""
+MOST_FINALISTS = 5
 
 Combo = tuple[tuple[str, str | None, Any], ...]
 """(op, runner name, tactic as JSON) for each stage of the op, in call order."""
@@ -100,19 +103,40 @@ def beaten(samples: Samples, index: int, by: int, margin: float) -> bool:
     return ratio(samples, index, by) > 1.0 + margin and slower >= _NEARLY_ALL * len(pairs)
 
 
+def finalists(samples: Samples, incumbent: Combo | None = None) -> tuple[Combo, ...]:
+    """Default, the incumbent and the choices of a first heat that a second look may still put first."""
+    ranking = sorted(range(1, len(samples.candidates)), key=lambda i: ratio(samples, i, 0))
+    best = ratio(samples, ranking[0], 0) if ranking else 1.0
+    near = [i for i in ranking if ratio(samples, i, 0) <= best * (1.0 + NEAR) + noise(samples)][:MOST_FINALISTS]
+    held = [i for i in ranking if samples.candidates[i] == incumbent]
+    return tuple(samples.candidates[i] for i in (0, *sorted({*near, *held})))
+
+
+def among(samples: Samples, candidates: Sequence[Combo]) -> Samples:
+    """The same rounds, of ``candidates`` only."""
+    places = [samples.candidates.index(combo) for combo in candidates]
+    return Samples(tuple(candidates), tuple(samples.times[i] for i in places), samples.twin)
+
+
 def decide(
     samples: Samples,
     *,
     min_gain_percent: float,
     incumbent: Combo | None = None,
     excluded: frozenset[int] = frozenset(),
+    heat: Samples | None = None,
 ) -> Verdict:
-    """Choose for one bucket. ``excluded`` are candidates that failed a check; default (index 0) is never excluded."""
+    """Choose for one bucket.
+
+    ``excluded`` are candidates that failed a check; default (index 0) is never excluded. ``heat`` holds earlier,
+    independent rounds of the same candidates: what beats another must have done so in both.
+    """
     allowed = [i for i in range(len(samples.candidates)) if i == 0 or i not in excluded]
     against_default = {i: ratio(samples, i, 0) for i in allowed}
     ranking = sorted(allowed, key=lambda i: (against_default[i], _order(samples.candidates[i])))
-    margin = noise(samples)
-    tied = [i for i in ranking if not beaten(samples, i, ranking[0], margin)]
+    margin = max(noise(samples), noise(heat) if heat is not None else 0.0)
+    looks = [samples] if heat is None else [samples, heat]
+    tied = [i for i in ranking if not all(beaten(look, i, ranking[0], margin) for look in looks)]
     held = next((i for i in allowed if incumbent is not None and samples.candidates[i] == incumbent), None)
     choice, why = _choice(ranking, tied, held, against_default, samples, margin, min_gain_percent / 100.0)
     default_us = statistics.median(samples.times[0])

@@ -34,7 +34,7 @@ def _hook_main(contract: Contract) -> None:
     from tunelaunch.ranks.ready import report_start
 
     def after(result: Any, *_: Any, **__: Any) -> None:
-        report_start(contract)
+        report_start(contract, schedulers=len(result) if isinstance(result, list) else 1)
 
     host.hook(host.READY, after, "AFTER")
 

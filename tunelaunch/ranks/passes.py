@@ -11,6 +11,7 @@ import logging
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from tunelaunch.contract import error_limits
@@ -39,6 +40,7 @@ class Pass:
     name: str
     given: Given
     feeder: Feeder
+    entry: Path
     watch: Watch
     started: float
     capture: Capture = field(default_factory=Capture)
@@ -84,22 +86,29 @@ def _begin(session: Session, model_runner: Any) -> Pass | None:
     given, error = attempt(session.read)
     try:
         heard: Given = session.member.exchange("rows", given, error)[0].payload
-        feeder, error = attempt(session.take, heard)
-        path, error = attempt(feeder.entry_file) if error is None else (None, error)
+        current, error = attempt(_opened, session, heard, model_runner)
         session.member.exchange("ready", None, error)
     except Exception as bug:
         session.bug(bug if isinstance(bug, AgreementError) else error or bug, "before tuning")
         return None
-    session.state, session.redirect = "active", path
+    session.state, session.redirect = "active", current.entry
+    return current
+
+
+def _opened(session: Session, heard: Given, model_runner: Any) -> Pass:
+    """All that this rank needs for the pass, made before the ranks say that they are ready."""
+    feeder = session.take(heard)
     current = Pass(
         name=host.pass_name(model_runner),
         given=heard,
         feeder=feeder,
+        entry=feeder.entry_file(),
         watch=Watch(
             cap=host.token_cap(model_runner),
             feed=feeder.activate,
             owner=lambda: current.capture.owner(),  # noqa: PLW0108 - the capture is replaced when the pass begins
             on_bug=lambda bug: _broke(session, current, bug),
+            agree=session.member.all_well,
         ),
         started=time.monotonic(),
     )
@@ -119,8 +128,9 @@ def _observed(current: Pass, model_runner: Any) -> Iterator[None]:
 
 def _finish(session: Session, current: Pass, model_runner: Any) -> None:
     progress = _Progress(session.member.leader)
-    rules = _rules(session, current)
-    before = session.conditions()
+    before, _ = attempt(session.conditions)
+    prepared, failed_early = attempt(lambda: (_rules(session, current), _triable(session, current, model_runner)))
+    rules, triable = prepared or (Rules(EFFORTS["normal"], session.contract.min_gain_percent, verify=False), {})
     with _on_forward_stream(model_runner):
         try:
             outcome = settle(
@@ -130,24 +140,26 @@ def _finish(session: Session, current: Pass, model_runner: Any) -> None:
                     current.watch.profiles_run,
                 ),
                 current.capture.layers.get,
-                {
-                    name: _why_not_triable(layer, session, model_runner)
-                    for name, layer in current.capture.layers.items()
-                },
+                triable,
                 rules,
                 progress.say,
-                current.broken,
+                current.broken or failed_early,
             )
         except Exception as failed:
             session.bug(failed, f"the {current.name} pass could not be settled, so that its new rows run at default:")
             outcome = Outcome()
-        stamp = session.stamp() | _conditions(before, session.conditions())
-        settled, error = attempt(lambda: rows_of(outcome, current.feeder.find, rules, stamp, session.member.world))
+        after, _ = attempt(session.conditions)
+        more = _conditions(before or {}, after or {})
+        settled, error = attempt(
+            lambda: rows_of(outcome, current.feeder.find, rules, session.stamp() | more, session.member.world)
+        )
         settled = _install(session, current, outcome, settled, error)
     for row in outcome.found:
         if row.tokens is not None:
             session.largest[row.op] = max(session.largest.get(row.op, 0), row.tokens)
-    session.publish(settled.store, _quarantine(outcome, session))
+    _, error = attempt(lambda: session.publish(settled.store, _quarantine(outcome, session)))
+    if error is not None:
+        session.bug(error, "writing the table")
     session.passes.append(
         describe(current.name, outcome, settled, _seconds(current), current.watch.profiles_run, rules)
     )
@@ -196,6 +208,10 @@ def _rules(session: Session, current: Pass) -> Rules:
 
 def _conditions(before: dict[str, Any], after: dict[str, Any]) -> dict[str, Any]:
     return {"conditions": {"before": before, "after": after}} if before or after else {}
+
+
+def _triable(session: Session, current: Pass, model_runner: Any) -> dict[str, str | None]:
+    return {name: _why_not_triable(layer, session, model_runner) for name, layer in current.capture.layers.items()}
 
 
 def _why_not_triable(layer: Any, session: Session, model_runner: Any) -> str | None:

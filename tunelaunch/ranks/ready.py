@@ -15,15 +15,18 @@ from tunelaunch.store import Store
 log = logging.getLogger("tunelaunch")
 
 
-def report_start(contract: Contract) -> None:
-    """Print the summary and write ``reports/<launch>.json``.
+def report_start(contract: Contract, schedulers: int = 0) -> None:
+    """Print the summary and write ``reports/<launch>.json``. ``schedulers`` is how many SGLang waited for on this node.
 
     With strict mode, raises :class:`TunelaunchError` when a rank sent no receipt, stood aside or fell back: SGLang then
     ends before it serves. Otherwise nothing gets out.
     """
     problem = None
     try:
-        report = dict(assemble(read_receipts(contract.run_dir), contract.launch, None))
+        receipts = read_receipts(contract.run_dir)
+        # Receipts know the ranks of all nodes; without any, all that is known is whom SGLang waited for.
+        expected = None if any(r.get("world") for r in receipts) else schedulers or None
+        report = dict(assemble(receipts, contract.launch, expected))
         overlay = Path(contract.run_dir).parent / "cache"
         store = Store.open(contract.cache_dir or overlay, overlay=overlay)
         path = store.write_report(contract.launch, report)

@@ -108,7 +108,7 @@ def _judge(
         "gain_percent": round(verdict.gain_percent, 2),
         "noise_percent": round(verdict.noise_percent, 2),
         "with": {op: t for op, _, t in combo if op != row.op},
-        "tried": len(case.candidates),
+        "tried": case.tried,
         "profile": _profile(row),
     }
     check = outcome.checks.get((case.owner, case.tokens))

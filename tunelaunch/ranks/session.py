@@ -30,6 +30,7 @@ from tunelaunch.hosts import sglang as host
 from tunelaunch.ranks.agree import Member, default_store, member_of, rendezvous
 from tunelaunch.ranks.cases import Stage
 from tunelaunch.ranks.feed import Feeder, usable
+from tunelaunch.ranks.sources import Sources
 from tunelaunch.report.receipts import write_receipt
 from tunelaunch.store import Row, Store, TableId
 
@@ -69,6 +70,7 @@ class Session:
     member: Member = field(default_factory=Member)
     identity: Identity | None = None
     store: Store | None = None
+    sources: Sources | None = None
     feeder: Feeder | None = None
     met: bool = False
     aside: str | None = None
@@ -112,7 +114,7 @@ class Session:
             "device": self.identity.facts.to_json() if self.identity else {},
             "environment": self.environment_json(),
             "passes": self.passes,
-            "table": self.table,
+            "table": self.table | (self.sources.used(self.settled.values()) if self.sources else {}),
             "fallbacks": self.fallbacks,
             "problems": self.problems,
             "traceback": self.trace,
@@ -197,7 +199,11 @@ class Session:
             for e in self.store.read_quarantine(identity.table)
         )
         rows = loaded.table.rows if loaded.table else ()
-        rows = tuple(r for r in rows if (r.key, r.scope, r.runner, repr(r.tactic)) not in hidden)
+        self.sources = self.sources or Sources.of(self.contract)
+        more = self.sources.more(identity.table, identity.environment, rows, self.store, not readonly)
+        hidden |= more.hidden
+        rows = tuple(r for r in (*rows, *more.rows) if (r.key, r.scope, r.runner, repr(r.tactic)) not in hidden)
+        problems += more.problems
         fit, lines = usable(rows)
         if loaded.table is not None:
             self.table |= {"generation": loaded.table.generation, "path": str(self.store.paths(identity.table).table)}
@@ -239,3 +245,6 @@ class Session:
         self.table["published"] += done.added + done.replaced
         if quarantine:
             self.store.add_quarantine(identity.table, quarantine)
+        if self.sources is not None:
+            for line in self.sources.push(identity.table, identity.environment.fields, rows, quarantine):
+                self.fall_back(line)

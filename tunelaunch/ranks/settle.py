@@ -1,10 +1,11 @@
 """From trials to rows: the fixed sequence of messages after a tuning pass, which every rank follows in lockstep.
 
     harvest  every rank says what it found; the leader plans the trials
-    plan     the leader's trials reach every rank, which times them
-    samples  every rank says its timings; the leader decides on their mean
+    plan     the leader's trials reach every rank, which times every choice for a few rounds
+    heat     every rank says its timings; the leader picks the finalists from their mean
+    finals   the finalists reach every rank, which times them again, captured anew and on other inputs
+    samples  every rank says those timings; the leader decides on their mean
     choice   the leader's choices reach every rank, which checks the numbers; repeated while a check fails
-    settled  the leader's rows reach every rank
 
 A rank that fails a step says so in the next message; the exchange then raises on every rank alike.
 """
@@ -16,10 +17,10 @@ from dataclasses import replace
 
 from tunelaunch.ranks import trial
 from tunelaunch.ranks.agree import Member, attempt
-from tunelaunch.ranks.cases import Found, Plan, plan
+from tunelaunch.ranks.cases import Case, Found, Plan, plan
 from tunelaunch.ranks.choose import choose
-from tunelaunch.ranks.decide import Samples, mean_samples
-from tunelaunch.ranks.outcome import Outcome, Rules, Trials, free_memory
+from tunelaunch.ranks.decide import Samples, finalists, mean_samples
+from tunelaunch.ranks.outcome import Outcome, Rules, Trials, Where, free_memory
 
 
 def settle(
@@ -42,20 +43,45 @@ def settle(
     planned, error = attempt(_planned, member, found, triable, rules)
     trials: Plan = member.exchange("plan", planned, error)[0].payload
     outcome.cases, outcome.untried = trials.cases, trials.untried
-    timed, error = attempt(_timed, trials, layer, rules, progress)
-    by_rank = [message.payload for message in member.exchange("samples", timed, error)]
-    samples: dict[tuple[str, int], Samples] = {}
-    for case in trials.cases:
-        where = (case.owner, case.tokens)
-        if case.recheck:
-            continue
+    heat = _sampled(member, "heat", trials.cases, layer, rules.effort.heat, 0, outcome, progress)
+    shorter, error = attempt(_finals, trials.cases, heat)
+    cases: tuple[Case, ...] = member.exchange("finals", shorter, error)[0].payload
+    final = _sampled(member, "samples", cases, layer, rules.effort.rounds, 1, outcome, progress)
+    outcome.cases = list({(c.owner, c.tokens): c for c in (*trials.cases, *cases)}.values())
+    choose(member, cases, final, heat, layer, rules, outcome, progress)
+    return outcome
+
+
+def _finals(cases: Sequence[Case], heat: Mapping[Where, Samples]) -> tuple[Case, ...]:
+    """The cases with the choices that go on; a recheck goes on as it is, a case that could not be timed does not."""
+    going = [case for case in cases if case.recheck or (case.owner, case.tokens) in heat]
+    return tuple(
+        case if case.recheck else replace(case, candidates=finalists(heat[case.owner, case.tokens], case.incumbent))
+        for case in going
+    )
+
+
+def _sampled(
+    member: Member,
+    step: str,
+    cases: Sequence[Case],
+    layer: Trials,
+    rounds: int,
+    seed: int,
+    outcome: Outcome,
+    progress: Callable[[str], None],
+) -> dict[Where, Samples]:
+    """Timings of the cases, averaged over the ranks; a case that failed on one rank is lost on all."""
+    timed, error = attempt(_timed, cases, layer, rounds, seed, progress)
+    by_rank = [message.payload for message in member.exchange(step, timed, error)]
+    samples: dict[Where, Samples] = {}
+    for where in timed or ():
         results = [rank[where] for rank in by_rank]
         if failed := next((r for r in results if isinstance(r, str)), None):
             outcome.lost[where] = failed
         else:
             samples[where] = mean_samples(results)
-    choose(member, trials.cases, samples, layer, rules, outcome, progress)
-    return outcome
+    return samples
 
 
 def _merged(ranks: Sequence[list[Found]]) -> list[Found]:
@@ -84,18 +110,18 @@ def _planned(member: Member, found: list[Found], triable: Mapping[str, str | Non
 
 
 def _timed(
-    trials: Plan, layer: Trials, rules: Rules, progress: Callable[[str], None]
-) -> dict[tuple[str, int], Samples | str]:
-    results: dict[tuple[str, int], Samples | str] = {}
-    for number, case in enumerate(trials.cases, start=1):
+    cases: Sequence[Case], layer: Trials, rounds: int, seed: int, progress: Callable[[str], None]
+) -> dict[Where, Samples | str]:
+    results: dict[Where, Samples | str] = {}
+    for number, case in enumerate(cases, start=1):
         if case.recheck:
             continue
-        progress(f"trial {number} of {len(trials.cases)}: {case.tokens} tokens, {len(case.candidates)} choices")
+        progress(f"trial {number} of {len(cases)}: {case.tokens} tokens, {len(case.candidates)} choices")
         here = layer(case.owner)
         if here is None:
             results[case.owner, case.tokens] = f"{case.owner} was not run on this rank"
             continue
-        value, error = attempt(trial.sample, case, here, rules.effort.rounds)
+        value, error = attempt(trial.sample, case, here, rounds, seed)
         results[case.owner, case.tokens] = value if error is None else _short(error)
         free_memory()
     return results

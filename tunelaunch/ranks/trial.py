@@ -23,9 +23,9 @@ def choices(combo: Combo) -> dict[str, tuple[str | None, Any]]:
     return {op: (runner, tactic) for op, runner, tactic in combo}
 
 
-def sample(case: Case, layer: Layer, rounds: int) -> Samples:
-    """Time every candidate of ``case``, default twice. Raises what the layer raises."""
-    inputs = layer.inputs(case.tokens)
+def sample(case: Case, layer: Layer, rounds: int, seed: int = 0) -> Samples:
+    """Time every candidate of ``case``, default twice, on inputs drawn from ``seed``. Raises what the layer raises."""
+    inputs = layer.inputs(case.tokens, seed)
     combos = [*case.candidates, case.candidates[0]]
 
     def runner(combo: Combo) -> Any:

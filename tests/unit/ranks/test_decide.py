@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tunelaunch.ranks.decide import Combo, Samples, candidates_for, decide, mean_samples, noise
+from tunelaunch.ranks.decide import Combo, Samples, among, candidates_for, decide, finalists, mean_samples, noise
 
 
 def combo(one: int, two: int) -> Combo:
@@ -150,3 +150,22 @@ def test_no_choice_is_slower_than_default_beyond_noise(us: list[float], gain: fl
     samples = planted(names, spread=0.01)
     verdict = decide(samples, min_gain_percent=gain, incumbent=samples.candidates[held % len(samples.candidates)])
     assert verdict.us <= verdict.default_us * (1.0 + verdict.noise_percent / 100.0) + 1e-9
+
+
+def test_the_near_best_of_a_heat_go_on_with_default_and_the_incumbent() -> None:
+    us = {DEFAULT: 100.0} | {combo(t, 12): 70.0 + 2.0 * t for t in range(9)}
+    samples = planted(us, spread=0.001, rounds=5)
+    going = finalists(samples, incumbent=combo(8, 12))
+    assert going[0] == DEFAULT
+    assert combo(0, 12) in going
+    assert combo(8, 12) in going
+    assert combo(5, 12) not in going
+    assert among(samples, going).candidates == going
+    assert among(samples, going).times[-1] == samples.times[samples.candidates.index(going[-1])]
+
+
+def test_what_beats_the_incumbent_must_do_so_in_both_looks() -> None:
+    us = {DEFAULT: 100.0, combo(3, 12): 63.7, combo(9, 12): 70.0}
+    other = us | {combo(3, 12): 70.2}
+    assert chosen(planted(us), incumbent=combo(9, 12), heat=planted(us, rounds=5, seed=4)) == combo(3, 12)
+    assert chosen(planted(us), incumbent=combo(9, 12), heat=planted(other, rounds=5, seed=4)) == combo(9, 12)
