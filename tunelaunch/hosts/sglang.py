@@ -158,8 +158,8 @@ def activation_bytes_per_token(model_runner: Any) -> int:
     """A generous estimate of what one token of a dummy forward pass holds at its peak, weights and KV cache aside."""
     config: Any = getattr(model_runner.model_config, "hf_text_config", None) or model_runner.model_config.hf_config
     hidden = int(getattr(config, "hidden_size", 8192))
-    inner: int = getattr(config, "moe_intermediate_size", None) or getattr(config, "intermediate_size", 4 * hidden)
-    top_k: int = getattr(config, "num_experts_per_tok", None) or 1
+    inner = int(getattr(config, "moe_intermediate_size", 0) or getattr(config, "intermediate_size", 0) or 4 * hidden)
+    top_k = int(getattr(config, "num_experts_per_tok", 0) or 1)
     return 2 * (16 * hidden + top_k * (2 * hidden + 4 * inner))
 
 
