@@ -133,3 +133,22 @@ def capturing(model_runner: Any) -> Iterator[Capture]:
         for handle in handles:
             handle.remove()
         capture.stack.clear()
+
+
+@contextlib.contextmanager
+def on_forward_stream(model_runner: Any) -> Iterator[None]:
+    """Where SGLang runs its own dummy forward passes: its forward stream, without autograd."""
+    import torch
+
+    stream = host.forward_stream(model_runner)
+    module = torch.get_device_module(model_runner.device)
+    with torch.inference_mode():
+        if stream is None or not hasattr(module, "current_stream"):
+            yield
+            return
+        if hasattr(stream, "wait_stream"):
+            stream.wait_stream(module.current_stream())
+        with module.stream(stream):
+            yield
+        if hasattr(module.current_stream(), "wait_stream"):
+            module.current_stream().wait_stream(stream)

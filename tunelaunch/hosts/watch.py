@@ -42,7 +42,9 @@ class Watch:
     ``timings`` holds (runner, tactic, microseconds) for each row that was profiled; ``profiles_run`` counts calls of
     ``AutoTuner._profile_single_kernel``, one for each tactic tried. ``agree`` tells the other ranks whether a call could be
     prepared here and answers whether it could everywhere; where it could not, every rank goes on as if nothing were fed
-    (``off``), since ranks that hit or miss differently would wait for each other inside FlashInfer.
+    (``off``), since ranks that hit or miss differently would wait for each other inside FlashInfer. ``hidden`` are
+    quarantined (key, scope, runner, tactic as text), which are not even profiled; ``before`` hears of each row and tactic
+    that is about to run.
     """
 
     cap: int
@@ -53,6 +55,9 @@ class Watch:
     timings: dict[tuple[str, str | None, str], list[tuple[str, Any, float]]] = field(default_factory=dict)
     failed: dict[tuple[str, str | None, str], int] = field(default_factory=dict)
     profiles_run: int = 0
+    skipped: int = 0
+    hidden: frozenset[tuple[str, str | None, str, str]] = frozenset()
+    before: Callable[[Mapping[str, Any]], None] = lambda row: None
     agree: Callable[[BaseException | None], bool] = lambda error: error is None
     off: bool = False
     on_profile: Callable[[str, int], None] = lambda op, tokens: None
@@ -114,22 +119,37 @@ class Watch:
             if (found := fi.lookup(op, runners, profile, config, inputs)) is not None:
                 call.chosen[profile.key] = found
 
+    def allows(self, runner: Any, inputs: Any, tactic: Any, config: Any) -> bool:
+        """Whether a tactic of the current call may run; noted as about to run if so."""
+        call = self._current
+        if call is None:
+            return True
+        name, plain, key = type(runner).__name__, fi.plain(tactic), self._key(call, runner, inputs, config)
+        if (key, call.scope, name, repr(plain)) in self.hidden:
+            self.skipped += 1
+            return False
+        self.before({"op": call.op, "scope": call.scope, "key": key, "runner": name, "tactic": plain})
+        return True
+
     def timed(self, runner: Any, inputs: Any, tactic: Any, config: Any, milliseconds: float | None) -> None:
         """One tactic of the current call was timed (``None``: it failed)."""
         call = self._current
         if call is None:
             return
+        where = (call.op, call.scope, self._key(call, runner, inputs, config))
+        if milliseconds is None:
+            self.failed[where] = self.failed.get(where, 0) + 1
+        else:
+            self.timings.setdefault(where, []).append((type(runner).__name__, fi.plain(tactic), milliseconds * 1e3))
+
+    def _key(self, call: Call, runner: Any, inputs: Any, config: Any) -> str:
         shapes = fi.shapes_of(inputs)
         key = self._keys.get((call.op, call.scope, shapes))
         if key is None:
             key = self._keys[call.op, call.scope, shapes] = fi.file_key(call.op, runner, shapes, config, inputs)
             tokens = next((p.tokens for p in call.profiles if p.key == key), None)
             self.on_profile(call.op, tokens or 0)
-        where = (call.op, call.scope, key)
-        if milliseconds is None:
-            self.failed[where] = self.failed.get(where, 0) + 1
-        else:
-            self.timings.setdefault(where, []).append((type(runner).__name__, fi.plain(tactic), milliseconds * 1e3))
+        return key
 
     def _pin(self, runner: Any, config: Any) -> Any:
         cls = type(runner)
@@ -146,6 +166,10 @@ def _mark(runner: Any, inputs: Any) -> Any:
     settings = [(k, v) for k, v in own.items() if isinstance(v, plain) or type(v).__name__ == "dtype"]
     shapes = [(tuple(getattr(item, "shape", ())), str(getattr(item, "dtype", ""))) for item in inputs]
     return type(runner).__name__, settings, shapes
+
+
+class Quarantined(Exception):
+    """Raised to FlashInfer in place of a profile that must not run."""
 
 
 @contextlib.contextmanager
@@ -174,6 +198,9 @@ def watching(watch: Watch) -> Iterator[Watch]:
     def profile_single_kernel(
         self: Any, runner: Any, inputs: Any, tactic: Any, tuning_config: Any, *args: Any, **kwargs: Any
     ) -> Any:
+        if not guarded(watch.allows, runner, inputs, tactic, tuning_config, otherwise=True):
+            # FlashInfer takes any exception for a tactic that failed; the ranks of a group skip the same ones.
+            raise Quarantined(f"tactic {tactic} is quarantined")
         watch.profiles_run += 1
         try:
             milliseconds = profile(self, runner, inputs, tactic, tuning_config, *args, **kwargs)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import reduce
 from typing import Any
 
@@ -11,7 +11,7 @@ from tunelaunch.ranks.agree import Member, attempt
 from tunelaunch.ranks.cases import Case
 from tunelaunch.ranks.decide import Samples, Verdict, among, decide
 from tunelaunch.ranks.numbers import Check
-from tunelaunch.ranks.outcome import Outcome, Rules, Trials, Where, free_memory
+from tunelaunch.ranks.outcome import Bench, Outcome, Rules, Where, free_memory
 
 MOST_CHECKS = 4
 """Times that a failed check may move a choice to the next best before default is taken."""
@@ -30,10 +30,9 @@ def choose(
     cases: Sequence[Case],
     samples: Mapping[Where, Samples],
     heat: Mapping[Where, Samples],
-    layer: Trials,
+    bench: Bench,
     rules: Rules,
     outcome: Outcome,
-    progress: Callable[[str], None],
 ) -> None:
     """Fill ``outcome`` with a verdict for each sampled case. Every rank makes the same exchanges."""
     by_place = {(c.owner, c.tokens): c for c in cases if c.recheck or (c.owner, c.tokens) in samples}
@@ -47,8 +46,8 @@ def choose(
         to_check = [where for where in pending if rules.verify and verdicts[where].index != 0]
         if not to_check or last:
             return
-        progress(f"checking {len(to_check)} choices against default")
-        checked, error = attempt(_checked, to_check, by_place, verdicts, layer, rules)
+        bench.progress(f"checking {len(to_check)} choices against default")
+        checked, error = attempt(_checked, to_check, by_place, verdicts, bench, rules)
         said = [message.payload for message in member.exchange("checks", checked, error)]
         pending = []
         for where in to_check:
@@ -96,17 +95,21 @@ def _checked(
     to_check: Sequence[Where],
     cases: Mapping[Where, Case],
     verdicts: Mapping[Where, Verdict],
-    layer: Trials,
+    bench: Bench,
     rules: Rules,
 ) -> Checked:
     results: Checked = {}
     for where in to_check:
-        case, here = cases[where], layer(where[0])
+        case, here = cases[where], bench.layer(where[0])
         if here is None:
             continue
         combo = case.candidates[verdicts[where].index]
-        result = numbers.check(case, combo, here, rules.limits)
-        suspect = numbers.guilty(case, combo, here, rules.limits) if result.wrong is not None and result.blame else None
+        result = numbers.check(case, combo, here, rules.limits, bench.note)
+        suspect = (
+            numbers.guilty(case, combo, here, rules.limits, bench.note)
+            if result.wrong is not None and result.blame
+            else None
+        )
         results[where] = (result, suspect)
         free_memory()
     return results

@@ -15,7 +15,7 @@ from tunelaunch.hosts.layers import Layer
 from tunelaunch.hosts.watch import DEFAULT, forcing
 from tunelaunch.ranks.cases import Case
 from tunelaunch.ranks.decide import Combo
-from tunelaunch.ranks.trial import choices, must_have_run
+from tunelaunch.ranks.trial import Note, choices, must_have_run, no_note
 
 THRESHOLDS: Mapping[int, tuple[float, float]] = {4: (2e-3, 2e-2), 2: (0.02, 0.10), 1: (0.06, 0.30)}
 """(relative Frobenius error, error of the worst row) allowed, by bytes of the narrowest operand's element.
@@ -54,32 +54,33 @@ class Check:
         return replace(worst, tokens=tuple(dict.fromkeys((*self.tokens, *other.tokens))))
 
 
-def check(case: Case, combo: Combo, layer: Layer, limits: Limits | None = None) -> Check:
+def check(case: Case, combo: Combo, layer: Layer, limits: Limits | None = None, note: Note = no_note) -> Check:
     """Run ``combo`` and default on equal inputs, at the bucket and between buckets; the worse of the two.
 
     Raises what the layer raises, and :class:`~tunelaunch.errors.HostError` when an op of the case was not called.
     """
     limit = limits or THRESHOLDS[_narrowest(layer)]
     sizes = [tokens for tokens in (case.tokens, case.between) if tokens]
-    return reduce(Check.worse_of, (_check_at(case, combo, layer, tokens, limit) for tokens in sizes))
+    return reduce(Check.worse_of, (_check_at(case, combo, layer, tokens, limit, note) for tokens in sizes))
 
 
-def guilty(case: Case, combo: Combo, layer: Layer, limits: Limits | None = None) -> str | None:
+def guilty(case: Case, combo: Combo, layer: Layer, limits: Limits | None = None, note: Note = no_note) -> str | None:
     """The op whose tactic alone makes the layer wrong (each stage tuned, the others at default); ``None`` if several."""
     alone = []
     for op, runner, tactic in combo:
         single: Combo = tuple((o, r, t) if o == op else (o, *DEFAULT) for o, r, t in combo)
-        if (runner, tactic) != DEFAULT and check(case, single, layer, limits).wrong is not None:
+        if (runner, tactic) != DEFAULT and check(case, single, layer, limits, note).wrong is not None:
             alone.append(op)
     return alone[0] if len(alone) == 1 else None
 
 
-def _check_at(case: Case, combo: Combo, layer: Layer, tokens: int, limit: Limits) -> Check:
+def _check_at(case: Case, combo: Combo, layer: Layer, tokens: int, limit: Limits, note: Note) -> Check:
     reference = _output(case, case.candidates[0], layer, tokens)
     if not bool(reference.isfinite().all()):
         return Check(
             (tokens,), 0.0, 0.0, limit, "default's own output is not finite: not caused by tuning", blame=False
         )
+    note(case, combo)
     output = _output(case, combo, layer, tokens)
     frobenius, worst, wrong = compare(output, reference, limit)
     if wrong is not None and _default_is_odd(case, combo, layer, tokens, limit, reference, output):

@@ -8,7 +8,7 @@ from typing import Any
 
 from tunelaunch.hosts.layers import Layer
 from tunelaunch.ranks.cases import Case, Effort, Found, Stage
-from tunelaunch.ranks.decide import Verdict
+from tunelaunch.ranks.decide import Combo, Verdict
 from tunelaunch.ranks.numbers import Check
 from tunelaunch.store import Row
 
@@ -32,6 +32,19 @@ class Rules:
     """Loaded rows whose numbers are looked at again."""
     limits: tuple[float, float] | None = None
     """(relative Frobenius error, error of the worst row) allowed, where the user gave them."""
+
+
+@dataclass(frozen=True)
+class Bench:
+    """Where trials run on this rank: its layers, and who hears of them.
+
+    ``note`` hears of each choice before it runs in a layer; ``ruined`` hears that a choice left the device unusable.
+    """
+
+    layer: Trials
+    note: Callable[[Case, Combo], None] = lambda case, combo: None
+    ruined: Callable[[], None] = lambda: None
+    progress: Callable[[str], None] = lambda line: None
 
 
 @dataclass
@@ -58,3 +71,16 @@ def free_memory() -> None:
 
     if torch.cuda.is_initialized():
         torch.cuda.empty_cache()
+
+
+def device_lost() -> bool:
+    """Whether the CUDA context of this process is beyond use: then nothing after it says anything about a tactic."""
+    import torch
+
+    if not torch.cuda.is_initialized():
+        return False
+    try:
+        torch.cuda.synchronize()
+    except Exception:
+        return True
+    return False

@@ -14,17 +14,18 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tunelaunch.contract import error_limits
 from tunelaunch.errors import AgreementError
 from tunelaunch.hosts import flashinfer as fi
 from tunelaunch.hosts import sglang as host
-from tunelaunch.hosts.layers import Capture, capturing
+from tunelaunch.hosts.layers import Capture, capturing, on_forward_stream
 from tunelaunch.hosts.watch import Watch, watching
 from tunelaunch.ranks.agree import attempt
 from tunelaunch.ranks.cases import EFFORTS
 from tunelaunch.ranks.feed import Feeder
 from tunelaunch.ranks.harvest import harvest
-from tunelaunch.ranks.outcome import Outcome, Rules
+from tunelaunch.ranks.journal import Journal
+from tunelaunch.ranks.judging import conditions, quarantine, rules_of, triable_layers
+from tunelaunch.ranks.outcome import Bench, Outcome, Rules
 from tunelaunch.ranks.passreport import describe
 from tunelaunch.ranks.rows import Settled, rows_of
 from tunelaunch.ranks.session import Given, Session
@@ -42,6 +43,7 @@ class Pass:
     feeder: Feeder
     entry: Path
     watch: Watch
+    journal: Journal
     started: float
     capture: Capture = field(default_factory=Capture)
     host_seconds: float = 0.0
@@ -69,6 +71,7 @@ def tuning_pass(
         _finish(session, current, model_runner)
     except Exception as bug:
         session.bug(bug, f"settling the {current.name} pass")
+    current.journal.end()
     session.receipt()
 
 
@@ -97,7 +100,7 @@ def _begin(session: Session, model_runner: Any) -> Pass | None:
 
 def _opened(session: Session, heard: Given, model_runner: Any) -> Pass:
     """All that this rank needs for the pass, made before the ranks say that they are ready."""
-    feeder = session.take(heard)
+    feeder, journal = session.take(heard), session.journal(heard)
     current = Pass(
         name=host.pass_name(model_runner),
         given=heard,
@@ -109,7 +112,10 @@ def _opened(session: Session, heard: Given, model_runner: Any) -> Pass:
             owner=lambda: current.capture.owner(),  # noqa: PLW0108 - the capture is replaced when the pass begins
             on_bug=lambda bug: _broke(session, current, bug),
             agree=session.member.all_well,
+            hidden=heard.hidden,
+            before=lambda row: journal.begin([row]),
         ),
+        journal=journal,
         started=time.monotonic(),
     )
     return current
@@ -129,9 +135,11 @@ def _observed(current: Pass, model_runner: Any) -> Iterator[None]:
 def _finish(session: Session, current: Pass, model_runner: Any) -> None:
     progress = _Progress(session.member.leader)
     before, _ = attempt(session.conditions)
-    prepared, failed_early = attempt(lambda: (_rules(session, current), _triable(session, current, model_runner)))
+    prepared, failed_early = attempt(
+        lambda: (rules_of(session, current.given), triable_layers(current.capture.layers, session, model_runner))
+    )
     rules, triable = prepared or (Rules(EFFORTS["normal"], session.contract.min_gain_percent, verify=False), {})
-    with _on_forward_stream(model_runner):
+    with on_forward_stream(model_runner):
         try:
             outcome = settle(
                 session.member,
@@ -139,17 +147,16 @@ def _finish(session: Session, current: Pass, model_runner: Any) -> None:
                     harvest(current.watch, current.capture.layers, current.feeder.directory),
                     current.watch.profiles_run,
                 ),
-                current.capture.layers.get,
+                Bench(current.capture.layers.get, current.journal.choice, current.journal.freeze, progress.say),
                 triable,
                 rules,
-                progress.say,
                 current.broken or failed_early,
             )
         except Exception as failed:
             session.bug(failed, f"the {current.name} pass could not be settled, so that its new rows run at default:")
             outcome = Outcome()
         after, _ = attempt(session.conditions)
-        more = _conditions(before or {}, after or {})
+        more = conditions(before or {}, after or {})
         settled, error = attempt(
             lambda: rows_of(outcome, current.feeder.find, rules, session.stamp() | more, session.member.world)
         )
@@ -157,7 +164,7 @@ def _finish(session: Session, current: Pass, model_runner: Any) -> None:
     for row in outcome.found:
         if row.tokens is not None:
             session.largest[row.op] = max(session.largest.get(row.op, 0), row.tokens)
-    _, error = attempt(lambda: session.publish(settled.store, _quarantine(outcome, session)))
+    _, error = attempt(lambda: session.publish(settled.store, quarantine(outcome, session)))
     if error is not None:
         session.bug(error, "writing the table")
     session.passes.append(
@@ -186,90 +193,9 @@ def _install(
     return settled or Settled()
 
 
-def _rules(session: Session, current: Pass) -> Rules:
-    """What is judged, and how strictly. Rows of an unproven environment or without evidence are looked at every time."""
-    contract, identity = session.contract, session.identify()
-    every = contract.verify == "all" or identity.environment.unproven
-    recheck = frozenset(
-        (row.op, row.scope, row.key)
-        for row in current.given.rows
-        if contract.verify != "off" and (every or row.evidence.get("unverified"))
-    )
-    return Rules(
-        effort=EFFORTS.get(contract.effort, EFFORTS["normal"]),
-        min_gain_percent=contract.min_gain_percent,
-        verify=contract.verify != "off",
-        incumbents={(row.op, row.scope, row.key): row for row in current.given.incumbents},
-        hidden=current.given.hidden,
-        recheck=recheck,
-        limits=error_limits(contract.max_error),
-    )
-
-
-def _conditions(before: dict[str, Any], after: dict[str, Any]) -> dict[str, Any]:
-    return {"conditions": {"before": before, "after": after}} if before or after else {}
-
-
-def _triable(session: Session, current: Pass, model_runner: Any) -> dict[str, str | None]:
-    return {name: _why_not_triable(layer, session, model_runner) for name, layer in current.capture.layers.items()}
-
-
-def _why_not_triable(layer: Any, session: Session, model_runner: Any) -> str | None:
-    """``None`` when one rank alone can run ``layer`` again without side effects."""
-    if host.is_moe_layer(layer.module):
-        alone = session.member.world == 1 or not (
-            host.uses_all_to_all(model_runner) or getattr(layer.module, "reduce_results", False)
-        )
-        return None if alone else "its layer talks to other ranks"
-    if host.is_linear_layer(layer.module):
-        return None if session.member.world == 1 else "its layer may talk to other ranks"
-    return f"{type(layer.module).__name__} is not a layer that can be run again"
-
-
-def _quarantine(outcome: Outcome, session: Session) -> list[dict[str, Any]]:
-    stamp = session.stamp()
-    entries = []
-    for failure in outcome.failures:
-        for row in failure["rows"]:
-            entries.append(
-                {
-                    **row,
-                    "why": "wrong numbers in verification",
-                    "seen": f"{failure['seen']} at {failure['tokens']} tokens",
-                    "at": stamp["at"],
-                    "launch": stamp["launch"],
-                    "expires": None,
-                }
-            )
-    for entry in entries:
-        session.fall_back(
-            f"{entry['op']} tactic {entry['tactic']} is quarantined: {entry['seen']}; the next best is used"
-        )
-    return entries
-
-
 def _seconds(current: Pass) -> dict[str, float]:
     total = time.monotonic() - current.started
     return {"pass": round(current.host_seconds, 3), "settling": round(total - current.host_seconds, 3)}
-
-
-@contextlib.contextmanager
-def _on_forward_stream(model_runner: Any) -> Iterator[None]:
-    """Where SGLang runs its own dummy forward passes: its forward stream, without autograd."""
-    import torch
-
-    stream = host.forward_stream(model_runner)
-    module = torch.get_device_module(model_runner.device)
-    with torch.inference_mode():
-        if stream is None or not hasattr(module, "current_stream"):
-            yield
-            return
-        if hasattr(stream, "wait_stream"):
-            stream.wait_stream(module.current_stream())
-        with module.stream(stream):
-            yield
-        if hasattr(module.current_stream(), "wait_stream"):
-            module.current_stream().wait_stream(stream)
 
 
 class _Progress:

@@ -30,6 +30,7 @@ from tunelaunch.hosts import sglang as host
 from tunelaunch.ranks.agree import Member, default_store, member_of, rendezvous
 from tunelaunch.ranks.cases import Stage
 from tunelaunch.ranks.feed import Feeder, usable
+from tunelaunch.ranks.journal import Journal, expired, leftovers
 from tunelaunch.ranks.sources import Sources
 from tunelaunch.report.receipts import write_receipt
 from tunelaunch.store import Row, Store, TableId
@@ -55,6 +56,8 @@ class Given:
     incumbents: tuple[Row, ...] = ()
     hidden: frozenset[tuple[str, str | None, str, str]] = frozenset()
     problems: tuple[str, ...] = ()
+    journal: str | None = None
+    """Folder of the table's journal, the same on every rank."""
 
 
 @dataclass
@@ -194,9 +197,16 @@ class Session:
         self.store = self.store or Store.open(self.contract.cache_dir or overlay, overlay=overlay, readonly=readonly)
         loaded = self.store.load(identity.table)
         problems = [str(p) for p in (*self.store.problems, *loaded.problems)]
+        folder = self.store.paths(identity.table).journal
+        killers = [] if readonly else leftovers(folder)
+        if killers:
+            self.store.add_quarantine(identity.table, killers)
+            names = ", ".join(f"{e['op']} tactic {e['tactic']}" for e in killers)
+            self.fall_back(f"{names}: a process ended while it tried this; skipped until {killers[0]['expires']}")
         hidden = frozenset(
             (str(e.get("key")), e.get("scope"), str(e.get("runner")), repr(e.get("tactic")))
-            for e in self.store.read_quarantine(identity.table)
+            for e in (*self.store.read_quarantine(identity.table), *killers)
+            if not expired(e)
         )
         rows = loaded.table.rows if loaded.table else ()
         self.sources = self.sources or Sources.of(self.contract)
@@ -208,7 +218,8 @@ class Session:
         if loaded.table is not None:
             self.table |= {"generation": loaded.table.generation, "path": str(self.store.paths(identity.table).table)}
         given = () if self.contract.retune else tuple(fit)
-        return Given(given, tuple(fit) if self.contract.retune else (), hidden, (*problems, *lines))
+        held = tuple(fit) if self.contract.retune else ()
+        return Given(given, held, hidden, (*problems, *lines), None if readonly else str(folder))
 
     def take(self, given: Given) -> Feeder:
         """Begin to feed ``given`` and what earlier passes settled."""
@@ -224,6 +235,12 @@ class Session:
         self.feeder.take(given.rows)
         self.feeder.take(self.settled.values())
         return self.feeder
+
+    def journal(self, given: Given) -> Journal:
+        """This rank's journal of probes for one pass."""
+        rank, _ = self.place or host.global_rank()
+        name = f"{self.contract.launch}-{socket.gethostname()}-rank-{rank}.json"
+        return Journal(Path(given.journal) / name if given.journal else None, self.contract.launch)
 
     def publish(self, rows: list[Row], quarantine: list[dict[str, Any]]) -> None:
         """Write new rows and quarantined tactics to the table (leader only); a store that fails is a fallback, not an error."""

@@ -20,16 +20,15 @@ from tunelaunch.ranks.agree import Member, attempt
 from tunelaunch.ranks.cases import Case, Found, Plan, plan
 from tunelaunch.ranks.choose import choose
 from tunelaunch.ranks.decide import Samples, finalists, mean_samples
-from tunelaunch.ranks.outcome import Outcome, Rules, Trials, Where, free_memory
+from tunelaunch.ranks.outcome import Bench, Outcome, Rules, Where, device_lost, free_memory
 
 
 def settle(
     member: Member,
     harvest: Callable[[], tuple[list[Found], int]],
-    layer: Trials,
+    bench: Bench,
     triable: Mapping[str, str | None],
     rules: Rules,
-    progress: Callable[[str], None] = lambda line: None,
     broken: BaseException | None = None,
 ) -> Outcome:
     """Follow the sequence. Raises :class:`~tunelaunch.errors.AgreementError` on all ranks when one of them failed."""
@@ -43,12 +42,12 @@ def settle(
     planned, error = attempt(_planned, member, found, triable, rules)
     trials: Plan = member.exchange("plan", planned, error)[0].payload
     outcome.cases, outcome.untried = trials.cases, trials.untried
-    heat = _sampled(member, "heat", trials.cases, layer, rules.effort.heat, 0, outcome, progress)
+    heat = _sampled(member, "heat", trials.cases, bench, rules.effort.heat, 0, outcome)
     shorter, error = attempt(_finals, trials.cases, heat)
     cases: tuple[Case, ...] = member.exchange("finals", shorter, error)[0].payload
-    final = _sampled(member, "samples", cases, layer, rules.effort.rounds, 1, outcome, progress)
+    final = _sampled(member, "samples", cases, bench, rules.effort.rounds, 1, outcome)
     outcome.cases = list({(c.owner, c.tokens): c for c in (*trials.cases, *cases)}.values())
-    choose(member, cases, final, heat, layer, rules, outcome, progress)
+    choose(member, cases, final, heat, bench, rules, outcome)
     return outcome
 
 
@@ -65,14 +64,13 @@ def _sampled(
     member: Member,
     step: str,
     cases: Sequence[Case],
-    layer: Trials,
+    bench: Bench,
     rounds: int,
     seed: int,
     outcome: Outcome,
-    progress: Callable[[str], None],
 ) -> dict[Where, Samples]:
     """Timings of the cases, averaged over the ranks; a case that failed on one rank is lost on all."""
-    timed, error = attempt(_timed, cases, layer, rounds, seed, progress)
+    timed, error = attempt(_timed, cases, bench, rounds, seed)
     by_rank = [message.payload for message in member.exchange(step, timed, error)]
     samples: dict[Where, Samples] = {}
     for where in timed or ():
@@ -109,20 +107,21 @@ def _planned(member: Member, found: list[Found], triable: Mapping[str, str | Non
     )
 
 
-def _timed(
-    cases: Sequence[Case], layer: Trials, rounds: int, seed: int, progress: Callable[[str], None]
-) -> dict[Where, Samples | str]:
+def _timed(cases: Sequence[Case], bench: Bench, rounds: int, seed: int) -> dict[Where, Samples | str]:
     results: dict[Where, Samples | str] = {}
     for number, case in enumerate(cases, start=1):
         if case.recheck:
             continue
-        progress(f"trial {number} of {len(cases)}: {case.tokens} tokens, {len(case.candidates)} choices")
-        here = layer(case.owner)
+        bench.progress(f"trial {number} of {len(cases)}: {case.tokens} tokens, {len(case.candidates)} choices")
+        here = bench.layer(case.owner)
         if here is None:
             results[case.owner, case.tokens] = f"{case.owner} was not run on this rank"
             continue
-        value, error = attempt(trial.sample, case, here, rounds, seed)
+        value, error = attempt(trial.sample, case, here, rounds, seed, bench.note)
         results[case.owner, case.tokens] = value if error is None else _short(error)
+        if error is not None and device_lost():
+            bench.ruined()
+            raise error
         free_memory()
     return results
 

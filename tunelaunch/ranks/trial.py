@@ -7,7 +7,7 @@ below. Nothing here talks to another rank: a trial uses layers without collectiv
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from tunelaunch.errors import HostError
@@ -23,13 +23,22 @@ def choices(combo: Combo) -> dict[str, tuple[str | None, Any]]:
     return {op: (runner, tactic) for op, runner, tactic in combo}
 
 
-def sample(case: Case, layer: Layer, rounds: int, seed: int = 0) -> Samples:
+Note = Callable[[Case, Combo], None]
+"""Hears of a choice that is about to run."""
+
+
+def no_note(case: Case, combo: Combo) -> None:
+    """Nobody listens."""
+
+
+def sample(case: Case, layer: Layer, rounds: int, seed: int = 0, note: Note = no_note) -> Samples:
     """Time every candidate of ``case``, default twice, on inputs drawn from ``seed``. Raises what the layer raises."""
     inputs = layer.inputs(case.tokens, seed)
     combos = [*case.candidates, case.candidates[0]]
 
     def runner(combo: Combo) -> Any:
         def run() -> Any:
+            note(case, combo)
             with forcing(choices(combo)) as called:
                 output = layer.run(inputs)
             must_have_run(case, called)
