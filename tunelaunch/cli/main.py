@@ -91,7 +91,39 @@ def _report(parts: Split) -> int:
     return report.run(parts.command_args, parts.own)
 
 
-COMMANDS: dict[str, Callable[[Split], int]] = {"cache": _cache, "demo": _demo, "report": _report}
+def _export(parts: Split) -> int:
+    from tunelaunch.cli import export
+
+    return export.run(parts.command_args, parts.own)
+
+
+def _import(parts: Split) -> int:
+    from tunelaunch.cli import import_
+
+    return import_.run(parts.command_args, parts.own)
+
+
+def _push(parts: Split) -> int:
+    from tunelaunch.cli import push
+
+    return push.run(parts.command_args, parts.own)
+
+
+def _pull(parts: Split) -> int:
+    from tunelaunch.cli import pull
+
+    return pull.run(parts.command_args, parts.own)
+
+
+COMMANDS: dict[str, Callable[[Split], int]] = {
+    "cache": _cache,
+    "demo": _demo,
+    "export": _export,
+    "import": _import,
+    "pull": _pull,
+    "push": _push,
+    "report": _report,
+}
 
 
 def _complain(text: str) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 import sys
 from collections.abc import Sequence
 from typing import Any
@@ -18,13 +19,19 @@ def print_columns(rows: Sequence[Sequence[object]]) -> None:
     """Rows as columns; cells that hold numbers go to the right."""
     cells = [[printable(str(cell)) for cell in row] for row in rows]
     widths = [max(len(row[i]) for row in cells) for i in range(len(cells[0]))] if cells else []
-    right = [all(isinstance(row[i], int) for row in rows[1:]) and len(rows) > 1 for i in range(len(widths))]
+    right = [len(cells) > 1 and _numeric([row[i] for row in cells[1:]]) for i in range(len(widths))]
     for row in cells:
         line = "  ".join(
             cell.rjust(width) if flush else cell.ljust(width)
             for cell, width, flush in zip(row, widths, right, strict=True)
         )
         print(line.rstrip())
+
+
+def _numeric(column: Sequence[str]) -> bool:
+    """Whether a column holds numbers (with a sign, a percent sign or a unit of size) and dashes for none."""
+    found = [cell for cell in column if cell != "-"]
+    return bool(found) and all(re.fullmatch(r"[+-]?\d+(\.\d+)?[%KMGT]?", cell) for cell in found)
 
 
 def say(text: str) -> None:
@@ -42,3 +49,11 @@ def add_common(parser: argparse.ArgumentParser, *, formats: bool = True) -> None
     parser.add_argument("--tunelaunch-cache", metavar="DIR", help="root of the tables (TUNELAUNCH_CACHE_DIR)")
     if formats:
         parser.add_argument("--format", choices=("text", "json"), default="text", help="for people, or for programs")
+
+
+def tell(args: argparse.Namespace, result: dict[str, Any], text: str) -> None:
+    """The result of a command: ``text`` for people, ``result`` for programs."""
+    if args.format == "json":
+        print_json(result)
+    else:
+        print(printable(text))

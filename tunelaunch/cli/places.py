@@ -12,6 +12,7 @@ from tunelaunch.errors import StoreError
 from tunelaunch.options import Own
 
 if TYPE_CHECKING:
+    from tunelaunch.store.holdings import Holding
     from tunelaunch.store.scan import TableInfo
     from tunelaunch.store.store import Store
 
@@ -35,10 +36,16 @@ def store_to_read(root: Path) -> Store:
 
 def all_tables(root: Path) -> list[TableInfo]:
     """Tables of the root, then of the overlay."""
-    found = store_to_read(root).tables()
-    if overlay().is_dir() and overlay() != root:
-        found += store_to_read(overlay()).tables()
-    return found
+    return [info for place in _roots(root) for info in store_to_read(place).tables()]
+
+
+def all_holdings(root: Path) -> list[Holding]:
+    """The same tables, with what they take and who uses them."""
+    return [held for place in _roots(root) for held in store_to_read(place).holdings()]
+
+
+def _roots(root: Path) -> list[Path]:
+    return [root, overlay()] if overlay().is_dir() and overlay() != root else [root]
 
 
 def root_of_table(info: TableInfo) -> Path:
@@ -49,17 +56,19 @@ def root_of_table(info: TableInfo) -> Path:
 def pick(tables: list[TableInfo], name: str | None) -> TableInfo:
     """The one table that ``name`` means: ``DEVICE/ENVIRONMENT``, a device, or the beginning of either.
 
-    Without a name the only table. Raises :class:`StoreError` that lists the candidates otherwise.
+    Without a name the only table. Where root and overlay both hold it, that of the root (``--tunelaunch-cache`` picks
+    the other). Raises :class:`StoreError` that lists the candidates otherwise.
     """
     if not tables:
         raise StoreError("there is no table yet; a start of SGLang through tunelaunch that tunes makes one")
     matches = [t for t in tables if name is None or _is_named(t, name)]
-    if len(matches) == 1:
+    names = list(dict.fromkeys(f"{t.device}/{t.environment}" for t in matches))
+    if len(names) == 1:
         return matches[0]
-    listed = ", ".join(f"{t.device}/{t.environment}" for t in (matches or tables))
+    listed = ", ".join(names or dict.fromkeys(f"{t.device}/{t.environment}" for t in tables))
     if name is None:
-        raise StoreError(f"there are {len(tables)} tables; name one of: {listed}")
-    raise StoreError(f"{name!r} names {len(matches)} tables; candidates: {listed}")
+        raise StoreError(f"there are {len(names)} tables; name one of: {listed}")
+    raise StoreError(f"{name!r} names {len(names)} tables; candidates: {listed}")
 
 
 def _is_named(table: TableInfo, name: str) -> bool:

@@ -19,14 +19,22 @@ own options (each falls back to the variable beside it)
   --tunelaunch-tag TEXT          separates tables of one device          TUNELAUNCH_TAG
   --tunelaunch-verify WHICH      off, new (rows) or all                  TUNELAUNCH_VERIFY     [new]
   --tunelaunch-max-error E[,ROW] error against default that may pass     TUNELAUNCH_MAX_ERROR  [by dtype]
+  --tunelaunch-remote URL        pull rows on a miss, push new ones      TUNELAUNCH_REMOTE
+                                 caches and bundles below the table      TUNELAUNCH_SEEDS=PATH:PATH
+                                 key that signs and checks the shared    TUNELAUNCH_KEY_FILE
+                                 refuse what is shared without signature TUNELAUNCH_REQUIRE_SIGNED=1
                                  plain SGLang, whatever else is set      TUNELAUNCH_DISABLE=1
   -h, --help                     this text
   --help-sglang                  SGLang's own options (python -m sglang.launch_server --help)
   --version                      versions of tunelaunch, SGLang and FlashInfer
 
 commands (an argument without a dash, before any SGLang argument)
-  cache dir|ls|show|verify|rollback   the tables on disk
+  cache ls|show|diff|verify|dir       the tables on disk: what is in them, what changed, what is damaged
+  cache rollback|pin|unpin            put an earlier generation back; protect rows
+  cache rm|prune|unquarantine         remove tables; let a tactic be tried again (each has --help)
   report [LAUNCH]                     what the last start loaded, tuned and left at default
+  export FILE / import FILE|DIR|URL   tables to another host in one file, and merged in there by evidence
+  push URL / pull URL                 the same through a directory, a bucket or another store for many hosts
   demo                                the whole cycle on this machine, with or without a GPU
 
 Options with a value take "--tunelaunch-x V" or "--tunelaunch-x=V". SGLang's options are not known here: a value of one

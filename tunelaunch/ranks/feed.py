@@ -24,7 +24,7 @@ def usable(rows: Iterable[Row]) -> tuple[list[Row], list[str]]:
         if row.set:
             present.setdefault(str(row.set["id"]), set()).add(int(row.set["index"]))
             size[str(row.set["id"])] = int(row.set["size"])
-    broken = {name for name, found in present.items() if found != set(range(size[name]))}
+    broken = {n for n, found in present.items() if len(found) != size[n] or not all(0 <= i < size[n] for i in found)}
     lines = [
         f"rows of set {name} are there for {len(present[name])} of {size[name]} ranks: not used"
         for name in sorted(broken)

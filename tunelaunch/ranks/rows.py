@@ -51,7 +51,13 @@ def rows_of(
             _judge(settled, row, case, verdict, outcome, incumbents, stamp, world)
         elif row.state == "tuned" and case is None and _plain_would(row) and not _hidden(row, rules):
             reason = outcome.untried.get(row.stage, "not tried")
-            evidence = {**stamp, "choice": "profile", "trial": f"none: {reason}", "profile": _profile(row)}
+            evidence = {
+                **stamp,
+                "choice": "profile",
+                "tokens": row.tokens,
+                "trial": f"none: {reason}",
+                "profile": _profile(row),
+            }
             _add(settled, row, _new(row, row.value, evidence, stamp, world), "tuned", reason, store=True)
         else:
             reason = _why_not(row, case, outcome)

@@ -195,6 +195,8 @@ class Session:
         overlay = Path(self.contract.run_dir).parent / "cache"
         readonly = self.contract.mode == "readonly"
         self.store = self.store or Store.open(self.contract.cache_dir or overlay, overlay=overlay, readonly=readonly)
+        if not readonly and (unmarked := self.store.mark_in_use(identity.table, self.contract.launch, os.getpid())):
+            self.problems.append(str(unmarked))
         loaded = self.store.load(identity.table)
         problems = [str(p) for p in (*self.store.problems, *loaded.problems)]
         folder = self.store.paths(identity.table).journal
@@ -260,8 +262,8 @@ class Session:
             self.table["generation"] = done.generation
         self.table["path"] = done.path or self.table["path"]
         self.table["published"] += done.added + done.replaced
-        if quarantine:
-            self.store.add_quarantine(identity.table, quarantine)
+        for problem in self.store.add_quarantine(identity.table, quarantine) if quarantine else ():
+            self.fall_back(str(problem))
         if self.sources is not None:
             for line in self.sources.push(identity.table, identity.environment.fields, rows, quarantine):
                 self.fall_back(line)

@@ -11,6 +11,7 @@ from typing import Any
 
 from tunelaunch.device.facts import DeviceFacts
 from tunelaunch.report import lenient
+from tunelaunch.report.retune import retune_lines
 
 MAX_LINES = 12
 _WORDS = ("loaded", "tuned", "default", "failed")
@@ -18,7 +19,7 @@ _WORDS = ("loaded", "tuned", "default", "failed")
 
 def summary_lines(report: Mapping[str, Any]) -> list[str]:
     """``report`` (see ``tunelaunch.report.model``) as lines for the log and for ``tunelaunch report``."""
-    head = [_device(report), _rows(report), _table(report)]
+    head = [_device(report), _rows(report), _table(report), *retune_lines(report), *_sources(report)]
     warnings = _ranks(report)
     said = [f"fallback: {_one_line(text)}" for text in lenient.texts(report.get("fallbacks"))]
     said += [f"problem: {_one_line(text)}" for text in lenient.texts(report.get("problems"))]
@@ -63,6 +64,16 @@ def _table(report: Mapping[str, Any]) -> str:
     published = lenient.count(table.get("published"))
     number = "no generation" if generation is None else f"generation {generation}"
     return f"table: {path}, {number}" + (f", {published} rows published" if published else ", nothing new to publish")
+
+
+def _sources(report: Mapping[str, Any]) -> list[str]:
+    """Seeds and remote with the rows in use; a source that gives none is named as well."""
+    table = lenient.mapping(report.get("table"))
+    parts = []
+    for kind, word in (("seeds", "seed"), ("remote", "remote")):
+        used = lenient.mapping(table.get(kind))
+        parts += [f"{word} {_one_line(str(name))}: {lenient.count(number)} rows used" for name, number in used.items()]
+    return ["; ".join(parts)] if parts else []
 
 
 def _ranks(report: Mapping[str, Any]) -> list[str]:

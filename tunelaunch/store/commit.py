@@ -55,17 +55,24 @@ def update(target: Target, change: Callable[[Content], Change[T]], problems: lis
     made, or ``None`` if none could be.
     """
     try:
-        problems += ensure_directory(target.path.parent, target.root)
         for attempt in range(ATTEMPTS):
-            # Whoever holds the lock for seconds is stuck: later attempts do not wait for it again.
-            with locked(target.lock, LATER_S if attempt else FIRST_S) as held:
-                made = _attempt(target, change, held, problems)
-                if made is not None:
-                    return made
+            try:
+                problems += ensure_directory(target.path.parent, target.root)
+                # Whoever holds the lock for seconds is stuck: later attempts do not wait for it again.
+                with locked(target.lock, LATER_S if attempt else FIRST_S) as held:
+                    made = _attempt(target, change, held, problems)
+            except FileNotFoundError:
+                # The table was removed under our feet: it is made anew, unless that never works.
+                if attempt == ATTEMPTS - 1:
+                    raise
+                continue
+            if made is not None:
+                return made
     except Refused as refused:
         problems.append(refused.problem)
     except (OSError, ValueError, RecursionError, MemoryError) as error:
-        problems.append(Problem(str(target.path), f"cannot be written ({reason(error)})", "the earlier state stays"))
+        why = f"cannot be written ({reason(error)})"
+        problems.append(Problem(str(target.path), why, "the earlier state stays", getattr(error, "errno", None)))
     else:
         problems.append(
             Problem(str(target.path), "was changed by others at every attempt", "nothing written; the next start tries")

@@ -25,6 +25,8 @@ from .problems import Problem, reason
 MAX_BYTES = 256 * 1024 * 1024
 MAX_ASIDE = 20
 """Damaged files kept per name; then the last slot is used again, so that a fault that repeats cannot fill a disk."""
+STALE_RETRIES = 3
+"""On NFS a file that another host replaces between open and read gives a stale handle; its successor is there at once."""
 _LEFTOVER_S = 24 * 3600.0
 _NO_FSYNC = {errno.EINVAL, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EROFS}
 
@@ -184,6 +186,16 @@ class _Odd(Exception):
 
 
 def _read_regular(path: Path) -> bytes:
+    for _ in range(STALE_RETRIES):
+        try:
+            return _read_once(path)
+        except OSError as error:
+            if error.errno != errno.ESTALE:
+                raise
+    return _read_once(path)
+
+
+def _read_once(path: Path) -> bytes:
     # O_NONBLOCK: opening a FIFO that somebody left there must not wait for a writer.
     fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     try:

@@ -8,8 +8,11 @@ from __future__ import annotations
 from contextlib import suppress
 from pathlib import Path
 
-from .files import atomic_write, discard, ensure_directory, read_bytes
-from .layout import TablePaths, generation_of
+from .files import atomic_write, discard, ensure_directory, read, read_bytes
+from .identity import TableId
+from .layout import Layout, TablePaths, generation_of
+from .outcome import Loaded
+from .table import parse
 
 MAX_COUNT = 20
 MAX_BYTES = 64 * 1024 * 1024
@@ -20,6 +23,16 @@ def generations(paths: TablePaths) -> list[int]:
     with suppress(OSError, ValueError):
         return sorted(n for n in map(generation_of, (p.name for p in paths.history.iterdir())) if n is not None)
     return []
+
+
+def load(layout: Layout, tid: TableId, number: int) -> Loaded:
+    """The kept generation ``number``, as it was. No table and no problem: it is not kept. Nothing is moved."""
+    path = layout.table(tid).generation(number)
+    content = read(path, layout.root)
+    if content.raw is None:
+        return Loaded(None, (content.problem,) if content.problem else ())
+    parsed = parse(content.value, tid, str(path))
+    return Loaded(parsed.table, parsed.problems)
 
 
 def slot_for(paths: TablePaths, generation: int, raw: bytes) -> int:

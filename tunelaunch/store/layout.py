@@ -1,7 +1,7 @@
 """Paths under a cache root. Nothing here touches the disk.
 
 <root>/CACHEDIR.TAG, README
-<root>/v1/<device>/<environment>/{environment,table,quarantine,wanted}.json, history/<n>.json, journal/
+<root>/v1/<device>/<environment>/{environment,table,quarantine,wanted}.json, history/<n>.json, journal/, in-use/<launch>
 <root>/v1/reports/<launch>.json
 """
 
@@ -59,12 +59,20 @@ class TablePaths:
         return self.directory / "journal"
 
     @property
+    def in_use(self) -> Path:
+        return self.directory / "in-use"
+
+    @property
     def wanted(self) -> Path:
         return self.directory / "wanted.json"
 
     @property
     def lock(self) -> Path:
         return self.directory / ".lock"
+
+    def user(self, launch: str) -> Path:
+        """The mark by which ``launch`` says that it uses this table."""
+        return self.in_use / file_name(launch)
 
     def generation(self, number: int) -> Path:
         """The file that keeps generation ``number``."""
@@ -98,8 +106,8 @@ class Layout:
         return TablePaths(self.base / tid.device / tid.environment)
 
     def report(self, launch: str) -> Path:
-        """The report of a launch. An id that is no plain file name gets a safe one that stays distinct."""
-        return self.reports / f"{_file_name(launch)}.json"
+        """The report of a launch."""
+        return self.reports / f"{file_name(launch)}.json"
 
 
 def generation_of(name: str) -> int | None:
@@ -108,7 +116,8 @@ def generation_of(name: str) -> int | None:
     return int(match[1]) if match else None
 
 
-def _file_name(launch: str) -> str:
+def file_name(launch: str) -> str:
+    """``launch`` as a file name; an id that is none gets a safe one that stays distinct."""
     if re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9._+-]{0,150}", launch):
         return launch
     digest = hashlib.sha256(launch.encode("utf-8", "surrogatepass")).hexdigest()[:12]

@@ -10,11 +10,13 @@ class Problem:
     """One fault of one file. ``str(problem)`` is the single line for the log and the report.
 
     ``why`` says what is wrong (saved versus current where two values disagree), ``action`` what was done about it.
+    ``code`` is the ``errno`` behind it, if there is one.
     """
 
     path: str
     why: str
     action: str
+    code: int | None = None
 
     def __str__(self) -> str:
         # File names may hold anything; a report line may not.

@@ -49,6 +49,11 @@ def read_report(layout: Layout, launch: str | None) -> Mapping[str, Any] | None:
     return None
 
 
+def launches(layout: Layout) -> list[str]:
+    """Ids of the starts that left a report under this root, newest first."""
+    return [name.removesuffix(".json") for name, _ in _newest_first(layout)]
+
+
 def newest_time(layout: Layout) -> int:
     """File time (ns) of the newest report, 0 where there is none."""
     return max((time for _, time in _times(layout)), default=0)

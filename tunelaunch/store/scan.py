@@ -42,13 +42,14 @@ def scan(layout: Layout) -> list[TableInfo]:
     found = []
     for device in filter(is_device, _names(layout.base)):
         for environment in filter(is_environment, _names(layout.base / device)):
-            info = _info(layout, TableId(device, environment))
+            info = scan_one(layout, TableId(device, environment))
             if info is not None:
                 found.append(info)
     return found
 
 
-def _info(layout: Layout, tid: TableId) -> TableInfo | None:
+def scan_one(layout: Layout, tid: TableId) -> TableInfo | None:
+    """Table ``tid`` as found, or ``None`` where it has no ``table.json``. Never raises."""
     path = layout.table(tid).table
     size, mtime = 0, 0.0
     try:

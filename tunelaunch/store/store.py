@@ -4,17 +4,19 @@ Guarantees
 - No fault of the file system raises out of a method: it becomes a :class:`Problem`. Only programming errors raise.
 - Writers that work at the same time lose none of each other's rows; a kill leaves the old generation or the new one.
 - A row, a file or a field that this version does not know is never dropped.
-- Where the root cannot be written, it is still read, and writes go to the overlay, if one was given.
+- Where the root cannot be written, it is still read, and writes go to the overlay, if one was given. That holds for a
+  root that could be written at first, too (a disk that fills up, a mount that turns read-only).
 """
 
 from __future__ import annotations
 
+import dataclasses
+import errno
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from . import reports
-from .files import read
+from . import envfile, holdings, removal, reports, users
 from .identity import TableId
 from .layout import Layout, TablePaths
 from .notes import QUARANTINE, WANTED, NoteFile, NoteKind
@@ -25,6 +27,8 @@ from .rows import Identity, Row
 from .scan import TableInfo, scan
 from .tablefile import TableFile
 
+_FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS})
+
 
 class Store:
     """Tables under a root. Cheap to make; holds no file open and no lock between calls."""
@@ -34,14 +38,19 @@ class Store:
         root: Path,
         *,
         below: Path | None = None,
+        spare: Path | None = None,
         writable: bool = True,
         problems: Iterable[Problem] = (),
     ) -> None:
-        """Use ``root`` as it is, without looking; ``below`` is a root that is only read. See :meth:`open`."""
+        """Use ``root`` as it is, without looking. See :meth:`open`.
+
+        ``below`` is a root that is only read; ``spare`` is where to go on when the disk of ``root`` fills up.
+        """
         self.root = root
         self.problems: list[Problem] = list(problems)
         self._layout = Layout(root)
         self._below = Layout(below) if below is not None else None
+        self._spare = spare
         self._writable = writable
 
     @classmethod
@@ -57,7 +66,7 @@ class Store:
             return cls(top, writable=False)
         writable, problems = prepare(top)
         if writable:
-            return cls(top, problems=problems)
+            return cls(top, spare=absolute(overlay) if overlay is not None else None, problems=problems)
         if overlay is None:
             return cls(
                 top,
@@ -108,9 +117,20 @@ class Store:
         """Merge ``rows`` into the table and write the next generation; the earlier bytes go to the history.
 
         Existing rows are kept (the first writer wins) unless ``replace``; ``remove`` names rows to drop first. Rows of
-        a pinned table are neither replaced nor removed. If nothing changes, nothing is written.
+        a pinned table are neither replaced nor removed. If nothing changes, nothing is written. Rows of a set replace
+        every set that they share a key with, or are dropped whole. On a disk that is full the overlay takes the rows.
         """
-        return self._table(tid).publish(rows, environment=environment, replace=replace, launch=launch, remove=remove)
+        rows, remove = list(rows), list(remove)
+
+        def attempt() -> Published:
+            table = self._table(tid)
+            return table.publish(rows, environment=environment, replace=replace, launch=launch, remove=remove)
+
+        done = attempt()
+        if done.generation is None and (moved := self._move_to_spare(done.problems)):
+            done = attempt()
+            done = dataclasses.replace(done, problems=(*moved, *done.problems))
+        return done
 
     def pin(self, tid: TableId, pinned: bool = True) -> Published:
         """Set or lift the protection of existing rows; a generation of its own."""
@@ -124,6 +144,38 @@ class Store:
         """The earlier generations that can be restored, oldest first."""
         return self._table(tid).history()
 
+    def generation(self, tid: TableId, number: int) -> Loaded:
+        """Generation ``number`` as it was, current or kept. No table and no problem: it is not kept."""
+        return self._table(tid).generation(number)
+
+    def holdings(self) -> list[holdings.Holding]:
+        """All tables of all roots that are read, with sizes, ages, users and quarantined tactics."""
+        return [found for layout in self._layouts for found in holdings.holdings(layout)]
+
+    def remove(self, tid: TableId, *, force: bool = False) -> removal.Removed:
+        """Remove a whole table: rows, history, quarantine. One that is pinned or in use stays, unless ``force``."""
+        if not self._writable:
+            return removal.Removed(False, Problem(str(self.root), "is not written", "nothing removed"))
+        return removal.remove(self._layout, tid, force=force)
+
+    # Use
+
+    def mark_in_use(self, tid: TableId, launch: str, pid: int) -> Problem | None:
+        """Say that ``launch``, process ``pid`` of this host, uses the table, so that nobody prunes it; before a load.
+
+        Returns what went wrong: a mark that cannot be made is no reason not to use the table.
+        """
+        return users.mark(self.paths(tid), self.root, launch, pid) if self._writable else None
+
+    def release(self, tid: TableId, launch: str) -> None:
+        """Take that mark away. Without it the mark ends with its process."""
+        for layout in self._layouts if self._writable else ():
+            users.release(layout.table(tid), launch)
+
+    def users(self, tid: TableId) -> tuple[users.User, ...]:
+        """The launches that use the table now."""
+        return tuple(user for layout in self._layouts for user in users.users(layout.table(tid), layout.root))
+
     def rollback(self, tid: TableId, generation: int | None = None) -> Published:
         """Make ``table.json`` byte for byte what it was in ``generation`` (``None``: before the current one).
 
@@ -133,13 +185,14 @@ class Store:
 
     def read_environment(self, tid: TableId) -> Mapping[str, Any] | None:
         """The fields that :meth:`publish` was given as ``environment``, or ``None``."""
-        for layout in self._layouts:
-            value = read(layout.table(tid).environment, layout.root).value
-            if isinstance(value, Mapping) and isinstance(value.get("fields"), Mapping):
-                return value["fields"]
-        return None
+        found = (envfile.fields_of(layout, tid) for layout in self._layouts)
+        return next((fields for fields in found if fields is not None), None)
 
     # Reports
+
+    def launches(self) -> list[str]:
+        """Ids of the starts that left a report, newest first."""
+        return [name for layout in self._layouts for name in reports.launches(layout)]
 
     def write_report(self, launch: str, report: Mapping[str, Any]) -> Path | None:
         """Keep the report of a start (the newest 50 stay); ``None`` where nothing can be written."""
@@ -200,4 +253,21 @@ class Store:
             return (Problem(str(self.root), "is not written", "nothing kept"),)
         problems: list[Problem] = []
         self._note(kind, tid, self._layout).add(entries, problems)
+        if moved := self._move_to_spare(problems):
+            problems = list(moved)
+            self._note(kind, tid, self._layout).add(entries, problems)
         return tuple(problems)
+
+    def _move_to_spare(self, problems: Sequence[Problem]) -> tuple[Problem, ...]:
+        """If ``problems`` say that the disk is full: write to the overlay from now on, and what to say about it."""
+        full = next((problem for problem in problems if problem.code in _FULL), None)
+        if full is None or self._spare is None:
+            return ()
+        spare, self._spare = self._spare, None
+        writable, more = prepare(spare)
+        if not writable:
+            return ()
+        self.problems += more
+        self._layout, self._below, self.root = Layout(spare), self._layout, spare
+        action = f"rows there are read, new ones are written to {spare} instead"
+        return (dataclasses.replace(full, action=action),)

@@ -12,19 +12,17 @@ from dataclasses import dataclass
 from datetime import datetime, timezone
 from typing import Any
 
-from . import history
+from . import envfile, history
 from .commit import Change, Target, examine, look, update
-from .files import Content, atomic_write, read, read_bytes, set_aside
+from .files import Content, read_bytes
 from .identity import TableId
-from .jsontext import decode, encode
+from .jsontext import encode
 from .layout import MAX_GENERATION, Layout, TablePaths
 from .merge import merge, overlay
 from .outcome import Loaded, Published
 from .problems import Problem, Refused
 from .rows import Identity, Row
-from .table import Parsed, Table, is_foreign, parse
-
-ENVIRONMENT_SCHEMA = "tunelaunch/environment/1"
+from .table import Parsed, Table, parse
 
 
 @dataclass(frozen=True)
@@ -35,6 +33,10 @@ class TableFile:
     layout: Layout
     below: Layout | None = None
     writable: bool = True
+
+    @property
+    def _layouts(self) -> list[Layout]:
+        return [layout for layout in (self.layout, self.below) if layout is not None]
 
     @property
     def paths(self) -> TablePaths:
@@ -93,6 +95,10 @@ class TableFile:
                 Problem(str(self.paths.table), f"row {key[:120]} cannot be removed (pinned or read-only)", "kept")
                 for key, _ in merged.refused
             )
+            found += tuple(
+                Problem(str(self.paths.table), f"rows of set {name} lack ranks", "not published; whole rows are kept")
+                for name in merged.partial
+            )
             current = base or below
             outcome = Published(
                 current.generation if current else 0,
@@ -104,7 +110,7 @@ class TableFile:
                 merged.removed,
             )
             if not merged.changes:
-                repair = (lambda: self._keep_environment(environment, absent_only=True)) if base else None
+                repair = (lambda: envfile.keep(self.layout, self.tid, environment, absent_only=True)) if base else None
                 return Change(None, outcome, repair)
             floor = below.generation if below else 0
             return self._next(content, base, merged.rows, launch, outcome, environment=environment, floor=floor)
@@ -148,8 +154,19 @@ class TableFile:
 
     def history(self) -> list[int]:
         """Generations that can be restored, oldest first."""
-        layouts = [layout for layout in (self.layout, self.below) if layout is not None]
-        return sorted({number for layout in layouts for number in history.generations(layout.table(self.tid))})
+        return sorted({n for layout in self._layouts for n in history.generations(layout.table(self.tid))})
+
+    def generation(self, number: int) -> Loaded:
+        """Generation ``number``, current or kept; see :meth:`Store.generation`."""
+        problems: list[Problem] = []
+        current = self._peek(self.layout, problems) or self._peek(self.below, problems)
+        if current is not None and current.generation == number:
+            return Loaded(current, tuple(problems))
+        for layout in self._layouts:
+            kept = history.load(layout, self.tid, number)
+            if kept.table is not None or kept.problems:
+                return kept
+        return Loaded(None, ())
 
     # Parts of a write
 
@@ -184,7 +201,7 @@ class TableFile:
         def keep() -> None:
             self._keep_state(slot, content.raw)
             if environment is not None:
-                self._keep_environment(environment)
+                envfile.keep(self.layout, self.tid, environment)
 
         return Change(table.to_bytes(), dataclasses.replace(outcome, generation=number), keep)
 
@@ -192,21 +209,6 @@ class TableFile:
         if slot is not None and raw is not None:
             history.keep(self.paths, slot, raw, self.layout.root)
             history.prune(self.paths, protect=slot)
-
-    def _keep_environment(self, environment: Mapping[str, Any], absent_only: bool = False) -> None:
-        path = self.paths.environment
-        there = read(path, self.layout.root)
-        if there.damage:
-            set_aside(path, there.damage, there.inode)
-        elif there.raw is not None:
-            schema = there.value.get("schema") if isinstance(there.value, dict) else None
-            # A table that did not change keeps its facts; a newer writer's file is not ours to rewrite.
-            if (absent_only and schema == ENVIRONMENT_SCHEMA) or is_foreign(schema, ENVIRONMENT_SCHEMA):
-                return
-        head = {"schema": ENVIRONMENT_SCHEMA, "device": self.tid.device, "environment": self.tid.environment}
-        data = encode({**head, "fields": environment})
-        if data != there.raw:
-            atomic_write(path, data)
 
     def _previous(self, base: Table | None) -> int:
         """The history number that the current table was made from."""
@@ -223,20 +225,13 @@ class TableFile:
         """Table and bytes of a kept generation (or of the current one)."""
         if base is not None and number == base.generation and content.raw is not None and number not in self.history():
             return base, content.raw
-        for layout in (self.layout, self.below):
-            if layout is None:
-                continue
-            path = layout.table(self.tid).generation(number)
-            raw = read_bytes(path)
-            if raw is None:
-                continue
-            try:
-                parsed = parse(decode(raw), self.tid, str(path))
-            except ValueError as error:
-                raise Refused(Problem(str(path), f"is {error}", "not restored; choose another generation")) from None
-            if parsed.table is None:
-                raise Refused(dataclasses.replace(parsed.problems[0], action="not restored; choose another generation"))
-            return parsed.table, raw
+        for layout in self._layouts:
+            kept = history.load(layout, self.tid, number)
+            raw = read_bytes(layout.table(self.tid).generation(number))
+            if kept.table is not None and raw is not None:
+                return kept.table, raw
+            if kept.problems:
+                raise Refused(dataclasses.replace(kept.problems[0], action="not restored; choose another generation"))
         known = ", ".join(map(str, self.history())) or "none"
         raise Refused(Problem(str(self.paths.history), f"has no generation {number} (kept: {known})", "nothing done"))
 

@@ -69,6 +69,7 @@ def test_after_two_dashes_nothing_is_ours() -> None:
 
 def test_both_forms_of_every_option_with_a_value() -> None:
     values = {"cache": "/a b", "mode": "readonly", "min_gain": "2.5", "effort": "quick", "tag": "x=y", "verify": "all"}
+    values |= {"max_error": "0.02,0.1", "remote": "s3://bucket/prefix"}
     for option in OPTIONS:
         if option.is_flag:
             continue
@@ -136,7 +137,7 @@ def test_variables_fill_what_the_command_line_leaves_open() -> None:
         "TUNELAUNCH_MIN_GAIN": "7",
     }
     own, ignored = fill(Own(tag="line"), environ)
-    assert own == Own(True, None, "readonly", False, 7.0, "normal", "line", "new")
+    assert own == Own(True, None, "readonly", False, 7.0, "normal", "line", "new", "", "")
     assert ignored == ()
 
 

@@ -165,6 +165,58 @@ def test_a_disk_that_fills_up_costs_the_new_rows_and_nothing_else(
         assert any("No space left" in str(p) for p in store.add_quarantine(TID, [{"key": "k" * 2_000_000}]))
 
 
+def test_a_disk_that_fills_up_after_open_sends_rows_and_quarantine_to_the_overlay(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with small_disk(tmp_path / "disk", monkeypatch):
+        root, overlay = tmp_path / "disk" / "root", tmp_path / "overlay"
+        store = Store.open(root, overlay=overlay)
+        publish(store, row(1))
+        before = Store.open(root, readonly=True).load(TID).table
+        big = [fat(number) for number in range(2, 12)]
+        out = publish(store, *big)
+        assert (out.generation, out.added, out.kept) == (2, 10, 1)
+        assert "No space left on device" in str(out.problems[0])
+        assert f"written to {overlay} instead" in str(out.problems[0])
+        assert len(out.problems) == 1
+        assert out.path is not None and Path(out.path).is_relative_to(overlay)
+        assert store.writable_root == overlay
+        table = store.load(TID).table
+        assert table is not None and set(table.rows) == {row(1), *big}
+        assert Store.open(root, readonly=True).load(TID).table == before
+        again = publish(store, row(50))
+        assert (again.generation, again.problems) == (3, ())
+        assert store.write_report("L", {"note": "x" * 2_000_000}) is not None
+
+
+def test_a_quarantine_that_finds_the_disk_full_goes_to_the_overlay(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with small_disk(tmp_path / "disk", monkeypatch):
+        store = Store.open(tmp_path / "disk" / "root", overlay=tmp_path / "overlay")
+        publish(store, row(1))
+        (problem,) = store.add_quarantine(TID, [{"key": "k" * 2_000_000}])
+        assert "instead" in str(problem)
+        assert len(store.read_quarantine(TID)) == 1
+        assert store.writable_root == tmp_path / "overlay"
+
+
+def test_a_root_that_turns_read_only_after_open_sends_rows_to_the_overlay(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with mounted(tmp_path / "disk") as real:
+        root = tmp_path / "disk" / "root"
+        store = Store.open(root, overlay=tmp_path / "overlay")
+        publish(store, row(1))
+        if real:
+            subprocess.run(["mount", "-o", "remount,ro", str(tmp_path / "disk")], check=True)
+        else:
+            refuse_writes_under(root, monkeypatch)
+        out = publish(store, row(2))
+        assert (out.generation, out.added, out.kept) == (2, 1, 1)
+        assert os.strerror(errno.EROFS) in str(out.problems[0])
+
+
 def test_a_full_disk_is_noticed_at_open(tmp_path: Path) -> None:
     with mounted(tmp_path / "disk") as real:
         full = tmp_path / "disk" if real else Path("/dev/full")  # /dev/full: no directory can be made there either

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from storekit import ENVIRONMENT, REPOSITORY, TID, row
 from tunelaunch.store import Row, Store, TableId
 
 SCHEMAS = REPOSITORY / "cache_schema"
-NAMES = ["environment", "quarantine", "report", "table", "wanted"]
+NAMES = sorted(path.name.removesuffix(".schema.json") for path in SCHEMAS.glob("*.schema.json"))
 
 
 def validator(name: str) -> jsonschema.Draft202012Validator:
@@ -27,7 +28,8 @@ def sample(name: str) -> Any:
 
 
 def test_every_schema_has_a_sample_and_is_listed() -> None:
-    assert sorted(path.name.split(".")[0] for path in SCHEMAS.glob("*.schema.json")) == NAMES
+    assert sorted(path.name.removesuffix(".sample.json") for path in SCHEMAS.glob("*.sample.json")) == NAMES
+    assert {"environment", "in-use", "quarantine", "receipt", "report", "table", "wanted"} <= set(NAMES)
     readme = (SCHEMAS / "README.md").read_text()
     assert all(f"`{name}.schema.json`" in readme for name in NAMES)
 
@@ -67,11 +69,13 @@ def test_files_that_were_really_written_are_valid(store: Store, root: Path) -> N
         TID, [{"key": "k", "scope": None, "runner": "R", "tactic": (1, 2), "why": "w", "expires": None}]
     )
     store.add_wanted(TID, [{"op": "o", "bucket": 4096, "shapes": ((1, 2),), "ranks": 8}])
-    store.write_report("L2", {"device": {}, "environment": TID.environment, "rows": {"loaded": 1}, "fallbacks": []})
-    written = [path for path in root.rglob("*.json") if path.is_file()]
-    assert len(written) == 7
+    assert store.mark_in_use(TID, "L2", os.getpid()) is None
+    report = sample("report")
+    store.write_report("L2", {name: report[name] for name in report if name not in ("schema", "launch")})
+    written = [path for path in root.rglob("*.json") if path.is_file()] + [store.paths(TID).user("L2")]
+    assert len(written) == 8
     for path in written:
-        name = {"history": "table", "reports": "report"}.get(path.parent.name, path.stem)
+        name = {"history": "table", "reports": "report", "in-use": "in-use"}.get(path.parent.name, path.stem)
         validator(name).validate(json.loads(path.read_text()))
 
 

@@ -1,53 +1,42 @@
-"""``tunelaunch cache dir|ls|show|verify|rollback``: the tables on disk.
-
-Only ``rollback`` changes anything, and says what with ``--dry-run``; the others leave damaged files where they are.
-"""
+"""``tunelaunch cache dir|ls|show``: what there is."""
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Mapping, Sequence
-from datetime import datetime, timezone
+import time
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from tunelaunch.cli import places
-from tunelaunch.cli.output import add_common, print_columns, print_json, printable, say
-from tunelaunch.errors import StoreError
+from tunelaunch.cli import cells, places
+from tunelaunch.cli.cache.names import Commands, command, find, ref_of, state
+from tunelaunch.cli.output import print_columns, print_json, printable, say
 from tunelaunch.options import Own
 
 if TYPE_CHECKING:
+    from tunelaunch.store.holdings import Holding
+    from tunelaunch.store.rows import Row
     from tunelaunch.store.scan import TableInfo
 
 
-def run(argv: Sequence[str], own: Own) -> int:
-    """Run one cache command; raises :class:`StoreError` where it is refused."""
-    args = _parser().parse_args(list(argv))
-    action: Callable[[argparse.Namespace, Own], int] = args.action
-    return action(args, own)
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="tunelaunch cache", description="The tables on disk.", allow_abbrev=False)
-    commands = parser.add_subparsers(required=True, metavar="COMMAND", dest="what")
-
-    def command(name: str, action: Callable[..., int], text: str, *, table: bool = False) -> argparse.ArgumentParser:
-        made = commands.add_parser(name, help=text, description=text, allow_abbrev=False)
-        add_common(made)
-        made.set_defaults(action=action)
-        if table:
-            made.add_argument(
-                "table", nargs="?", help="DEVICE/ENVIRONMENT or the beginning of one; needed only if there are several"
-            )
-        return made
-
-    command("dir", _dir, "Print the root of the tables.")
-    command("ls", _ls, "List all tables.")
-    command("show", _show, "Print the rows of a table.", table=True)
-    command("verify", _verify, "Read every table; exit 1 if one is damaged.", table=True)
-    rollback = command("rollback", _rollback, "Put an earlier generation of a table back.", table=True)
-    rollback.add_argument("--generation", type=int, metavar="N", help="which one (default: the one before)")
-    rollback.add_argument("--dry-run", action="store_true", help="say what would be done, change nothing")
-    return parser
+def add_to(commands: Commands) -> None:
+    """Add these commands."""
+    command(commands, "dir", _dir, "Print the root of the tables.", "  tunelaunch cache dir")
+    command(
+        commands,
+        "ls",
+        _ls,
+        "List all tables: rows, quarantined tactics, size of all files, time since the last use.",
+        "  tunelaunch cache ls --format json",
+    )
+    show = command(
+        commands,
+        "show",
+        _show,
+        "Print a table: what each row chose, how it was judged, and which tactics are quarantined.",
+        "  tunelaunch cache show\n  tunelaunch cache show nvidia-h200@3    an earlier generation",
+        table=True,
+    )
+    show.add_argument("--keys", action="store_true", help="print FlashInfer's key of each row, too")
 
 
 def _dir(args: argparse.Namespace, own: Own) -> int:
@@ -61,104 +50,157 @@ def _dir(args: argparse.Namespace, own: Own) -> int:
 
 def _ls(args: argparse.Namespace, own: Own) -> int:
     root = places.root_of(args, own)
-    tables = places.all_tables(root)
+    tables = places.all_holdings(root)
+    now = time.time()
     if args.format == "json":
-        print_json({"root": str(root), "tables": [_info_json(t) for t in tables]})
+        print_json({"root": str(root), "tables": [holding_json(t, now) for t in tables]})
         return 0
     if not tables:
-        say(f"no table under {root}")
+        say(f"no table under {root}; a start of SGLang through tunelaunch that tunes makes one")
         return 0
-    head = ("DEVICE", "ENVIRONMENT", "GENERATION", "ROWS", "BYTES", "WRITTEN (UTC)", "PATH")
-    print_columns(
-        [head, *((t.device, t.environment, t.generation, t.rows, t.bytes, _time(t.mtime), t.path) for t in tables)]
-    )
+    head = ("DEVICE", "ENVIRONMENT", "GEN", "ROWS", "QUARANTINED", "SIZE", "USED", "WRITTEN (UTC)", "STATE", "PATH")
+    print_columns([head, *(_line(table, now) for table in tables)])
     for table in tables:
-        if table.problem is not None:
-            say(str(table.problem))
+        if table.info.problem is not None:
+            say(str(table.info.problem))
     return 0
+
+
+def _line(table: Holding, now: float) -> tuple[object, ...]:
+    info = table.info
+    state = [
+        word for word, holds in (("damaged", info.problem), ("pinned", info.pinned), ("in use", table.users)) if holds
+    ]
+    return (
+        info.device,
+        info.environment,
+        info.generation,
+        info.rows,
+        table.quarantined,
+        cells.size_words(table.bytes),
+        f"{cells.age_words(now - table.used)} ago",
+        cells.time_words(info.mtime),
+        ", ".join(state) or cells.NONE,
+        info.path,
+    )
 
 
 def _show(args: argparse.Namespace, own: Own) -> int:
-    info = places.pick(places.all_tables(places.root_of(args, own)), args.table)
+    ref = ref_of(args.table)
+    info = find(args, own, ref.table)
+    table = state(info, ref.generation)
     store = places.store_to_read(places.root_of_table(info))
-    loaded = store.load(info.tid)
-    for problem in loaded.problems:
-        say(str(problem))
-    if loaded.table is None:
-        raise StoreError(f"{info.path} holds no table that can be used")
     environment = _fields(store.read_environment(info.tid) or {})
-    rows = loaded.table.rows
+    quarantine = store.read_quarantine(info.tid)
+    users = store.users(info.tid)
+    for problem in store.problems:
+        say(str(problem))
     if args.format == "json":
-        print_json({**_info_json(info), "fields": environment, "table_rows": [row.to_json() for row in rows]})
+        print_json(
+            {
+                **info_json(info),
+                "generation": table.generation,
+                "rows": len(table.rows),
+                "fields": environment,
+                "written": dict(table.written),
+                "table_rows": [row.to_json() for row in table.rows],
+                "quarantine": [dict(entry) for entry in quarantine],
+                "users": [{"launch": u.launch, "pid": u.pid, "host": u.host} for u in users],
+            }
+        )
         return 0
-    print(f"{info.device}/{info.environment}  generation {info.generation}, {len(rows)} rows, {info.path}")
+    said = f"{info.device}/{info.environment}  generation {table.generation}, {len(table.rows)} rows"
+    print(f"{said}{', pinned' if table.pinned else ''}, {info.path}")
+    for user in users:
+        print(printable(f"  in use by {user}"))
     for name, value in sorted(environment.items()):
         print(printable(f"  {name} = {value}"))
-    if rows:
-        head = ("OP", "RUNNER", "TACTIC", "SCOPE", "KEY")
-        print_columns([head, *((row.op, row.runner, row.tactic, row.scope or "-", row.key) for row in rows)])
+    if table.rows:
+        _print_rows(table.rows, keys=args.keys)
+    if quarantine:
+        _print_quarantine(quarantine)
     return 0
 
 
-def _verify(args: argparse.Namespace, own: Own) -> int:
-    tables = places.all_tables(places.root_of(args, own))
-    chosen = [places.pick(tables, args.table)] if args.table else tables
-    found: list[dict[str, Any]] = []
-    for info in chosen:
-        problems = [str(p) for p in places.store_to_read(places.root_of_table(info)).load(info.tid).problems]
-        if not problems and info.problem is not None:
-            problems = [str(info.problem)]
-        found.append({**_info_json(info), "problems": problems})
-    damaged = [item for item in found if item["problems"]]
-    if args.format == "json":
-        print_json({"tables": found, "damaged": len(damaged)})
-    else:
-        for item in found:
-            print(f"{'damaged' if item['problems'] else 'good'}  {item['device']}/{item['environment']}")
-            for problem in item["problems"]:
-                print(printable(f"  {problem}"))
-        if not found:
-            say("no table to verify")
-    return 1 if damaged else 0
+def _print_rows(rows: Sequence[Row], *, keys: bool) -> None:
+    from tunelaunch.store.diff import tokens_of
+
+    head = ["OP", "TOKENS", "TACTIC", "US", "DEFAULT US", "RUNNER-UP US", "GAIN", "CHECKED", "RUNNER", "SCOPE", "WHY"]
+    lines: list[list[object]] = [[*head, "KEY"] if keys else [*head]]
+    for row in sorted(rows, key=lambda r: (r.op, r.scope or "", tokens_of(r) is None, tokens_of(r) or 0, r.key)):
+        evidence = row.evidence
+        us = evidence.get("us")
+        times: Mapping[str, Any] = us if isinstance(us, Mapping) else {}
+        tokens = tokens_of(row)
+        why = cells.text(evidence.get("why"))
+        cell: list[object] = [
+            row.op or cells.NONE,
+            cells.NONE if tokens is None else tokens,
+            cells.tactic_words(row.tactic),
+            cells.number(times.get("winner")),
+            cells.number(times.get("default")),
+            cells.number(times.get("runner_up")),
+            cells.percent(evidence.get("gain_percent")),
+            _checked(evidence.get("checked")),
+            row.runner,
+            row.scope or cells.NONE,
+            why if why != cells.NONE else _untried(evidence),
+        ]
+        lines.append([*cell, row.key] if keys else cell)
+    print()
+    print_columns(lines)
 
 
-def _rollback(args: argparse.Namespace, own: Own) -> int:
-    from tunelaunch.store.store import Store
-
-    info = places.pick(places.all_tables(places.root_of(args, own)), args.table)
-    root = places.root_of_table(info)
-    # history() only lists; a dry run must not create or repair anything on the way.
-    earlier = places.store_to_read(root).history(info.tid)
-    older = [n for n in earlier if n < info.generation] or earlier
-    target = args.generation if args.generation is not None else max(older, default=None)
-    name = f"{info.device}/{info.environment}"
-    if target is None or target not in earlier:
-        known = ", ".join(map(str, earlier)) or "none"
-        wanted = "an earlier generation" if target is None else f"generation {target}"
-        raise StoreError(f"{name} has no {wanted} to go back to; kept: {known}; nothing was changed")
-    result = {"device": info.device, "environment": info.environment, "from": info.generation, "to": target}
-    if args.dry_run:
-        _tell(args, {**result, "done": False}, f"would put generation {target} of {name} back (now {info.generation})")
-        return 0
-    published = Store.open(root).rollback(info.tid, args.generation)
-    if published.generation is None:
-        raise StoreError("; ".join(map(str, published.problems)) or f"{name} could not be rolled back")
-    for problem in published.problems:
-        say(str(problem))
-    result["to"] = published.generation
-    text = f"{name}: generation {published.generation} is back (was {info.generation}); running servers keep their rows"
-    _tell(args, {**result, "done": True}, text)
-    return 0
+def _checked(checked: Any) -> str:
+    """The error against default that verification saw, beside the one that may pass."""
+    if not isinstance(checked, Mapping) or not isinstance(error := checked.get("frobenius"), (int, float)):
+        return cells.NONE
+    limits = checked.get("limits")
+    limit = limits[0] if isinstance(limits, list) and limits else None
+    return f"{error:.2g}" + (f" of {limit:.2g}" if isinstance(limit, (int, float)) else "")
 
 
-def _tell(args: argparse.Namespace, result: dict[str, Any], text: str) -> None:
-    if args.format == "json":
-        print_json(result)
-    else:
-        print(text)
+def _untried(evidence: Mapping[str, Any]) -> str:
+    trial = cells.text(evidence.get("trial"))
+    return cells.NONE if trial == cells.NONE else f"trial {trial}"
 
 
-def _info_json(info: TableInfo) -> dict[str, Any]:
+def _print_quarantine(entries: Sequence[Mapping[str, Any]]) -> None:
+    print(f"\n{len(entries)} quarantined; to try one again: tunelaunch cache unquarantine --op OP --tactic TACTIC")
+    head = ("OP", "TACTIC", "RUNNER", "SCOPE", "SINCE", "EXPIRES", "WHY", "SEEN")
+    lines = [
+        (
+            cells.text(entry.get("op") or entry.get("key")),
+            cells.tactic_words(entry.get("tactic")),
+            cells.text(entry.get("runner")),
+            cells.text(entry.get("scope")),
+            _when(entry.get("at")),
+            "never" if entry.get("expires") is None else _when(entry["expires"]),
+            cells.text(entry.get("why")),
+            cells.NONE if entry.get("seen") is None else str(entry["seen"]),
+        )
+        for entry in entries
+    ]
+    print_columns([head, *lines])
+
+
+def _when(value: Any) -> str:
+    return cells.time_words(value) if isinstance(value, (int, float)) else cells.text(value)
+
+
+def holding_json(table: Holding, now: float) -> dict[str, Any]:
+    """A listed table for programs; sizes in bytes, ages in seconds."""
+    return {
+        **info_json(table.info),
+        "total_bytes": table.bytes,
+        "unused_seconds": round(max(0.0, now - table.used), 1),
+        "quarantined": table.quarantined,
+        "users": [{"launch": u.launch, "pid": u.pid, "host": u.host} for u in table.users],
+    }
+
+
+def info_json(info: TableInfo) -> dict[str, Any]:
+    """What a scan found, for programs."""
     return {
         "device": info.device,
         "environment": info.environment,
@@ -176,7 +218,3 @@ def _fields(environment: Mapping[str, Any]) -> dict[str, Any]:
     """The environment's fields, whether they were published as they are or inside a whole environment."""
     inner = environment.get("fields")
     return dict(inner) if isinstance(inner, Mapping) else dict(environment)
-
-
-def _time(seconds: float) -> str:
-    return f"{datetime.fromtimestamp(seconds, timezone.utc):%Y-%m-%d %H:%M:%S}"
