@@ -69,6 +69,40 @@ def place_in_server() -> tuple[int, int] | None:
         return None
 
 
+TUNABLE_MOE = (
+    "flashinfer_cutlass",
+    "flashinfer_mxfp4",
+    "flashinfer_cutedsl",
+    "flashinfer_trtllm",
+    "flashinfer_trtllm_routed",
+)
+"""MoE runners that SGLang tunes, in the order in which they are worth trying; trtllm kernels are for SM100 only."""
+
+
+def server_args_of_process() -> Any | None:
+    """The resolved server arguments of this scheduler, from its entry function."""
+    frame: Any = sys._getframe(1)
+    while frame is not None and frame.f_code.co_name != "run_scheduler_process":
+        frame = frame.f_back
+    return frame.f_locals.get("server_args") if frame is not None else None
+
+
+def why_nothing_to_tune(args: Any) -> str:
+    """Why SGLang runs no tuning pass with these resolved arguments, as far as they tell."""
+    device = str(getattr(args, "device", None))
+    if device != "cuda":
+        return f"the device is {device}, and SGLang tunes on CUDA only"
+    if getattr(args, "disable_flashinfer_autotune", False):
+        return "--disable-flashinfer-autotune was given"
+    if getattr(args, "enable_deterministic_inference", False):
+        return "deterministic inference was asked for, and tuned tactics follow the batch's shape"
+    runner, quantization = getattr(args, "moe_runner_backend", None), getattr(args, "quantization", None)
+    return (
+        f"SGLang finds nothing to tune for MoE runner {runner} and quantization {quantization} on this device; "
+        f"MoE runners that it tunes: {', '.join(TUNABLE_MOE[:3])} (SM90 and later, SM120 included)"
+    )
+
+
 def probe() -> list[str]:
     """Names that this release lacks and that tunelaunch hooks; empty when it can be used."""
     import importlib

@@ -45,7 +45,9 @@ def _hook_scheduler(contract: Contract) -> None:
     from tunelaunch.ranks.passes import tuning_pass
     from tunelaunch.ranks.session import Session
 
+    arguments = host.server_args_of_process()
     session = Session(contract, place=host.place_in_server())
+    session.nothing = host.why_nothing_to_tune(arguments) if arguments is not None else None
     missing = [*host.probe(), *fi.probe()]
     if missing:
         session.aside = f"SGLang {host.version()} with FlashInfer {fi.version()} lacks {', '.join(missing)}"

@@ -84,6 +84,8 @@ class Session:
     table: dict[str, Any] = field(default_factory=lambda: {"path": None, "generation": None, "published": 0})
     fallbacks: list[str] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
+    nothing: str | None = None
+    """Why SGLang runs no tuning pass here; said if none was run."""
     trace: str | None = None
     state: str = "standby"
 
@@ -117,6 +119,7 @@ class Session:
             "device": self.identity.facts.to_json() if self.identity else {},
             "environment": self.environment_json(),
             "passes": self.passes,
+            "nothing": None if self.passes else self.nothing,
             "table": self.table | (self.sources.used(self.settled.values()) if self.sources else {}),
             "fallbacks": self.fallbacks,
             "problems": self.problems,
@@ -208,7 +211,7 @@ class Session:
         hidden = frozenset(
             (str(e.get("key")), e.get("scope"), str(e.get("runner")), repr(e.get("tactic")))
             for e in (*self.store.read_quarantine(identity.table), *killers)
-            if not expired(e)
+            if not expired(e) and isinstance(e.get("scope"), (str, type(None)))
         )
         rows = loaded.table.rows if loaded.table else ()
         self.sources = self.sources or Sources.of(self.contract)

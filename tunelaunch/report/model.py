@@ -38,6 +38,8 @@ class LaunchReport:
     unequal_ranks: Sequence[int] = ()
     """Ranks whose row counts differ from the leader's."""
     passes: Sequence[Mapping[str, Any]] = ()
+    nothing: str | None = None
+    """Why no tuning pass was run, where none was."""
     profiles: int = 0
     seconds: float = 0.0
     table: Mapping[str, Any] = field(default_factory=dict)
@@ -89,6 +91,7 @@ def assemble(receipts: Sequence[Mapping[str, Any]], launch: str, expected_ranks:
             if [op.counts() for op in count_ops([by_rank[rank]])] != counted
         ],
         passes=[_pass(p) for p in lenient.objects(lead.get("passes"))],
+        nothing=None if any(_passes(r) for r in by_rank.values()) else lenient.text(lead.get("nothing")),
         profiles=sum(lenient.count(p.get("profiles")) for r in by_rank.values() for p in _passes(r)),
         seconds=max((_seconds(r) for r in by_rank.values()), default=0.0),
         table=dict(lenient.mapping(lead.get("table"))),

@@ -19,7 +19,12 @@ _WORDS = ("loaded", "tuned", "default", "failed")
 
 def summary_lines(report: Mapping[str, Any]) -> list[str]:
     """``report`` (see ``tunelaunch.report.model``) as lines for the log and for ``tunelaunch report``."""
-    head = [_device(report), _rows(report), _table(report), *retune_lines(report), *_sources(report)]
+    nothing = lenient.text(report.get("nothing"))
+    if nothing is not None and not lenient.objects(report.get("ops")):
+        head = [f"this is plain SGLang, no tuning pass was run: {_one_line(nothing)}"]
+    else:
+        head = [_device(report), _rows(report), _table(report)]
+    head += [*retune_lines(report), *_sources(report)]
     warnings = _ranks(report)
     said = [f"fallback: {_one_line(text)}" for text in lenient.texts(report.get("fallbacks"))]
     said += [f"problem: {_one_line(text)}" for text in lenient.texts(report.get("problems"))]

@@ -191,3 +191,10 @@ def test_a_receipt_that_cannot_be_written_leaves_the_old_one(tmp_path: Path) -> 
 
 def test_no_receipts_is_an_empty_list(tmp_path: Path) -> None:
     assert read_receipts(tmp_path / "none") == []
+
+
+def test_a_start_without_a_tuning_pass_is_plain_sglang_and_says_why() -> None:
+    said = {"rank": 0, "world": 1, "leader": True, "state": "standby", "passes": [], "nothing": "the device is cpu"}
+    lines = summary_lines(assemble([said], "launch", None))
+    assert lines[0] == "this is plain SGLang, no tuning pass was run: the device is cpu"
+    assert not any("rows:" in line for line in lines)
