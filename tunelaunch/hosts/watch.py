@@ -42,8 +42,8 @@ class Watch:
     ``timings`` holds (runner, tactic, microseconds) for each row that was profiled; ``profiles_run`` counts calls of
     ``AutoTuner._profile_single_kernel``, one for each tactic tried. ``agree`` tells the other ranks whether a call could be
     prepared here and answers whether it could everywhere; where it could not, every rank goes on as if nothing were fed
-    (``off``), since ranks that hit or miss differently would wait for each other inside FlashInfer. ``hidden`` are
-    quarantined (key, scope, runner, tactic as text), which are not even profiled; ``before`` hears of each row and tactic
+    (``off``), since ranks that hit or miss differently would wait for each other inside FlashInfer. ``hides`` says
+    which (op, key, scope, runner, tactic) are quarantined and not even profiled; ``before`` hears of each row and tactic
     that is about to run.
     """
 
@@ -56,7 +56,7 @@ class Watch:
     failed: dict[tuple[str, str | None, str], int] = field(default_factory=dict)
     profiles_run: int = 0
     skipped: int = 0
-    hidden: frozenset[tuple[str, str | None, str, str]] = frozenset()
+    hides: Callable[[str, str, str | None, str, Any], bool] = lambda *row: False
     before: Callable[[Mapping[str, Any]], None] = lambda row: None
     agree: Callable[[BaseException | None], bool] = lambda error: error is None
     off: bool = False
@@ -125,7 +125,7 @@ class Watch:
         if call is None:
             return True
         name, plain, key = type(runner).__name__, fi.plain(tactic), self._key(call, runner, inputs, config)
-        if (key, call.scope, name, repr(plain)) in self.hidden:
+        if self.hides(call.op, key, call.scope, name, plain):
             self.skipped += 1
             return False
         self.before({"op": call.op, "scope": call.scope, "key": key, "runner": name, "tactic": plain})

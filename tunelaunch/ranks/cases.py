@@ -8,6 +8,7 @@ from typing import Any
 
 from tunelaunch.ranks.decide import Combo, candidates_for
 from tunelaunch.store import Row
+from tunelaunch.store.hidden import Hidden, hides
 
 Stage = tuple[str, str | None, str]
 """(op, scope, key): one row of one stage of an op."""
@@ -93,7 +94,7 @@ def plan(
     effort: Effort,
     triable: Mapping[str, str | None],
     incumbents: Mapping[tuple[str, str | None, str], Row],
-    hidden: frozenset[tuple[str, str | None, str, str]] = frozenset(),
+    hidden: Hidden = frozenset(),
     recheck: Callable[[Stage], bool] = lambda stage: False,
 ) -> Plan:
     """Group the rows of a pass into trials.
@@ -145,16 +146,14 @@ def plan(
     return Plan(tuple(cases), untried)
 
 
-def _options(
-    row: Found, count: int, hidden: frozenset[tuple[str, str | None, str, str]]
-) -> list[tuple[str | None, Any]]:
+def _options(row: Found, count: int, hidden: Hidden) -> list[tuple[str | None, Any]]:
     if row.state == "loaded":
         return [normal_choice(*row.value[:2])]
     ranked = sorted(row.timings, key=lambda item: item[2])
     seen: list[tuple[str | None, Any]] = []
     for runner, tactic, _ in ranked:
         choice = normal_choice(runner, tactic)
-        if choice not in seen and (row.key, row.scope, runner, repr(tactic)) not in hidden and choice[1] != -1:
+        if choice not in seen and choice[1] != -1 and not hides(hidden, row.op, row.key, row.scope, runner, tactic):
             seen.append(choice)
     return seen[:count]
 

@@ -19,6 +19,7 @@ from typing import Any
 
 from tunelaunch.ranks.cases import Case
 from tunelaunch.ranks.decide import Combo
+from tunelaunch.store.hidden import every_row_of
 
 EXPIRES_DAYS = 7
 """How long a tactic is skipped that was in flight when a process ended: a kill by hand must not cost it for ever."""
@@ -110,7 +111,8 @@ def expired(entry: Mapping[str, Any], now: float | None = None) -> bool:
 def _entry(row: Mapping[str, Any], found: Mapping[str, Any]) -> dict[str, Any]:
     now = time.time()
     return {
-        **{name: row[name] for name in ("op", "scope", "key", "runner", "tactic")},
+        **{name: row[name] for name in ("op", "scope", "runner", "tactic")},
+        "key": every_row_of(row["op"]),
         "why": "its process ended while it was tried",
         "seen": f"launch {found.get('launch')}",
         "at": _stamp(now),

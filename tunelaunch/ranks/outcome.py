@@ -11,6 +11,7 @@ from tunelaunch.ranks.cases import Case, Effort, Found, Stage
 from tunelaunch.ranks.decide import Combo, Verdict
 from tunelaunch.ranks.numbers import Check
 from tunelaunch.store import Row
+from tunelaunch.store.hidden import Hidden
 
 Trials = Callable[[str], "Layer | None"]
 """The layer of a name on this rank."""
@@ -27,7 +28,7 @@ class Rules:
     min_gain_percent: float
     verify: bool
     incumbents: Mapping[Stage, Row] = field(default_factory=dict)
-    hidden: frozenset[tuple[str, str | None, str, str]] = frozenset()
+    hidden: Hidden = frozenset()
     recheck: frozenset[Stage] = frozenset()
     """Loaded rows whose numbers are looked at again."""
     limits: tuple[float, float] | None = None

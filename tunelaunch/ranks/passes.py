@@ -11,6 +11,7 @@ import logging
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +31,7 @@ from tunelaunch.ranks.passreport import describe
 from tunelaunch.ranks.rows import Settled, rows_of
 from tunelaunch.ranks.session import Given, Session
 from tunelaunch.ranks.settle import settle
+from tunelaunch.store.hidden import hides
 
 log = logging.getLogger("tunelaunch")
 
@@ -112,7 +114,7 @@ def _opened(session: Session, heard: Given, model_runner: Any) -> Pass:
             owner=lambda: current.capture.owner(),  # noqa: PLW0108 - the capture is replaced when the pass begins
             on_bug=lambda bug: _broke(session, current, bug),
             agree=session.member.all_well,
-            hidden=heard.hidden,
+            hides=partial(hides, heard.hidden),
             before=lambda row: journal.begin([row]),
         ),
         journal=journal,

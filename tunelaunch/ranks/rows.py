@@ -11,6 +11,7 @@ from tunelaunch.ranks.cases import Case, Found, Stage, normal_choice
 from tunelaunch.ranks.decide import Verdict
 from tunelaunch.ranks.outcome import Outcome, Rules
 from tunelaunch.store import Row
+from tunelaunch.store.hidden import hides
 
 
 @dataclass
@@ -73,7 +74,7 @@ def _plain_would(row: Found) -> bool:
 
 
 def _hidden(row: Found, rules: Rules) -> bool:
-    return (row.key, row.scope, str(row.value[0]), repr(row.value[1])) in rules.hidden
+    return hides(rules.hidden, row.op, row.key, row.scope, str(row.value[0]), row.value[1])
 
 
 def _keep(settled: Settled, row: Found, fed: Row | None) -> None:

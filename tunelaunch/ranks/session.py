@@ -34,6 +34,7 @@ from tunelaunch.ranks.journal import Journal, expired, leftovers
 from tunelaunch.ranks.sources import Sources
 from tunelaunch.report.receipts import write_receipt
 from tunelaunch.store import Row, Store, TableId
+from tunelaunch.store.hidden import Hidden, hides
 
 log = logging.getLogger("tunelaunch")
 
@@ -54,7 +55,7 @@ class Given:
 
     rows: tuple[Row, ...] = ()
     incumbents: tuple[Row, ...] = ()
-    hidden: frozenset[tuple[str, str | None, str, str]] = frozenset()
+    hidden: Hidden = frozenset()
     problems: tuple[str, ...] = ()
     journal: str | None = None
     """Folder of the table's journal, the same on every rank."""
@@ -217,7 +218,7 @@ class Session:
         self.sources = self.sources or Sources.of(self.contract)
         more = self.sources.more(identity.table, identity.environment, rows, self.store, not readonly)
         hidden |= more.hidden
-        rows = tuple(r for r in (*rows, *more.rows) if (r.key, r.scope, r.runner, repr(r.tactic)) not in hidden)
+        rows = tuple(r for r in (*rows, *more.rows) if not hides(hidden, r.op, r.key, r.scope, r.runner, r.tactic))
         problems += more.problems
         fit, lines = usable(rows)
         if loaded.table is not None:

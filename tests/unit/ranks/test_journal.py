@@ -27,7 +27,7 @@ def test_what_a_killed_process_was_trying_is_quarantined_once_and_expires(tmp_pa
     done = subprocess.run([sys.executable, "-c", DIES, str(tmp_path)], check=False)
     assert done.returncode == -9
     (entry,) = leftovers(tmp_path)
-    assert (entry["op"], entry["tactic"], entry["launch"]) == ("moe::gemm1", 4, "launch-1")
+    assert (entry["key"], entry["tactic"], entry["launch"]) == ("moe::gemm1@*", 4, "launch-1")
     assert not expired(entry)
     assert expired(entry, time.time() + (EXPIRES_DAYS + 1) * 86400)
     assert leftovers(tmp_path) == []
