@@ -34,3 +34,7 @@ class HostError(TunelaunchError):
 
 class AgreementError(TunelaunchError):
     """The ranks of a group could not agree; the group stands aside."""
+
+
+class ShareError(TunelaunchError):
+    """Something that came from elsewhere (a bundle, a remote, a neighbour's file) is refused, or cannot be reached."""

@@ -100,6 +100,7 @@ def plan_launch(
     faults = list(ignored)
     if reading.broken:
         faults.append(f"NVML: {reading.problem}")
+    faults += _wrong_backend(reading, environ, sglang_args)
     if not (plugin_visible or _plugin_visible)():
         faults.append(
             f"SGLang will not find the plugin: no entry point {contract.PLUGIN_NAME!r} in group {PLUGIN_GROUP!r}; "
@@ -210,6 +211,7 @@ def _contract(own: Own, launch_id: str, run_dir: Path, root: Path) -> Contract:
         tag=own.tag or "",
         verify=own.verify or default.verify,
         max_error=own.max_error or default.max_error,
+        remote=own.remote or "",
     )
 
 
@@ -257,6 +259,14 @@ def _device_words(reading: NvmlReading, environ: Mapping[str, str]) -> str:
     return describe(reading, environ)
 
 
+def _wrong_backend(reading: NvmlReading, environ: Mapping[str, str], sglang_args: Sequence[str]) -> list[str]:
+    if not any("-backend" in argument for argument in sglang_args):
+        return []  # the common case pays for no import
+    from tunelaunch.doctor.early import early_lines
+
+    return early_lines(reading.devices, environ, sglang_args)
+
+
 def _sglang_installed() -> bool:
     import importlib.machinery
     import importlib.util
@@ -267,11 +277,13 @@ def _sglang_installed() -> bool:
 
 
 def _plugin_visible() -> bool:
-    # importlib.metadata costs more than the rest of the launcher together; our own dist-info is found without it.
+    # importlib.metadata costs more than the rest of the launcher together; our own dist-info is found without it. Only
+    # the first one on the path counts, there as here; where that one does not settle it, importlib.metadata is asked.
     for place in dict.fromkeys(sys.path):
-        for found in Path(place or ".").glob("tunelaunch-*.dist-info/entry_points.txt"):
-            if _lists_plugin(found):
+        if found := list(Path(place or ".").glob("tunelaunch-*.dist-info")):
+            if any(_lists_plugin(info / "entry_points.txt") for info in found):
                 return True
+            break
     from importlib.metadata import entry_points
 
     return any(point.name == contract.PLUGIN_NAME for point in entry_points(group=PLUGIN_GROUP))

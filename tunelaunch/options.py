@@ -33,6 +33,7 @@ class Own:
     verify: str | None = None
     max_error: str | None = None
     """Relative error against default that a choice may have: ``FROBENIUS`` or ``FROBENIUS,WORST_ROW``."""
+    remote: str | None = None
 
 
 @dataclass(frozen=True)
@@ -61,6 +62,7 @@ OPTIONS: tuple[Option, ...] = (
     Option(PREFIX + "tag", "tag", contract.TAG, "TEXT"),
     Option(PREFIX + "verify", "verify", contract.VERIFY, "WHICH", ("off", "new", "all")),
     Option(PREFIX + "max-error", "max_error", contract.MAX_ERROR, "E[,ROW]"),
+    Option(PREFIX + "remote", "remote", contract.REMOTE, "URL"),
 )
 
 BY_TOKEN: Mapping[str, Option] = {option.token: option for option in OPTIONS}
@@ -110,6 +112,7 @@ _DEFAULTS: Mapping[str, object] = {
     "tag": "",
     "verify": "new",
     "max_error": "",
+    "remote": "",
 }
 
 

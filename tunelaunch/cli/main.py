@@ -85,6 +85,18 @@ def _demo(parts: Split) -> int:
     return demo(list(parts.command_args))
 
 
+def _doctor(parts: Split) -> int:
+    from tunelaunch.cli import doctor
+
+    return doctor.run(parts.command_args, parts.own)
+
+
+def _why(parts: Split) -> int:
+    from tunelaunch.cli import why
+
+    return why.run(parts.command_args, parts.own)
+
+
 def _report(parts: Split) -> int:
     from tunelaunch.cli import report
 
@@ -118,11 +130,13 @@ def _pull(parts: Split) -> int:
 COMMANDS: dict[str, Callable[[Split], int]] = {
     "cache": _cache,
     "demo": _demo,
+    "doctor": _doctor,
     "export": _export,
     "import": _import,
     "pull": _pull,
     "push": _push,
     "report": _report,
+    "why": _why,
 }
 
 

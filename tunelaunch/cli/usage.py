@@ -32,6 +32,8 @@ commands (an argument without a dash, before any SGLang argument)
   cache ls|show|diff|verify|dir       the tables on disk: what is in them, what changed, what is damaged
   cache rollback|pin|unpin            put an earlier generation back; protect rows
   cache rm|prune|unquarantine         remove tables; let a tactic be tried again (each has --help)
+  doctor [SGLANG ARGUMENTS]           what would go wrong at a start, before it does
+  why [SGLANG ARGUMENTS]              hit or miss, and the field that differs from the nearest table
   report [LAUNCH]                     what the last start loaded, tuned and left at default
   export FILE / import FILE|DIR|URL   tables to another host in one file, and merged in there by evidence
   push URL / pull URL                 the same through a directory, a bucket or another store for many hosts

@@ -129,8 +129,6 @@ def _told(found: Lookup, environment: Environment) -> dict[str, Any]:
 
 def _unknown(why: str, environment: Environment | None, sources: Sources) -> dict[str, Any]:
     """What can be said all the same: where a start would look."""
-    looked = [(kind, str(root)) for kind, root in sources.roots] + [("seed", seed) for seed in sources.seeds]
-    looked += [("remote", sources.remote)] if sources.remote else []
     return {
         "hit": None,
         "unknown": why,
@@ -138,7 +136,7 @@ def _unknown(why: str, environment: Environment | None, sources: Sources) -> dic
         "environment": None if environment is None else environment.to_json(),
         "looked": [
             {"kind": kind, "place": place, "asked": False, "rows": None, "generation": None, "problems": []}
-            for kind, place in looked
+            for kind, place in sources.named()
         ],
         "ops": [],
         "nearest": None,

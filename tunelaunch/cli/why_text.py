@@ -33,8 +33,10 @@ def _answer(answer: Mapping[str, Any]) -> None:
     if answer["table"]:
         _line(f"  table {answer['table']}")
     elif environment:
-        known = [n for n in environment["fields"] if n.startswith("flashinfer.") and n not in environment["indeterminate"]]
-        words = ", ".join(f"{name.partition('.')[2]} {environment['fields'][name]}" for name in known)
+        known = [
+            n for n in environment["fields"] if n.startswith("flashinfer.") and n not in environment["indeterminate"]
+        ]
+        words = ", ".join(f"{name.partition('.')[2]} {_value(environment['fields'][name])}" for name in known)
         _line(f"  known without a GPU: {words or 'nothing'}")
     if answer["table"] and environment["indeterminate"]:
         unknown = ", ".join(environment["indeterminate"])

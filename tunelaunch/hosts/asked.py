@@ -51,12 +51,16 @@ ASKED = (
 def parse_arguments(arguments: Sequence[str]) -> dict[str, Any]:
     """``{"raw": {...}}`` as SGLang's parser reads ``arguments``, or ``{"problem": text}`` where it refuses them.
 
-    A ``--config`` file is merged by SGLang's own code. ``given`` names the arguments that differ from SGLang's default.
+    A ``--config`` file is merged by SGLang's own code. ``given`` names the arguments that differ from SGLang's default,
+    ``lacking`` those that SGLang requires and that are not there (no reason not to read the others).
     """
     from sglang.srt.server_args import ServerArgs
 
     parser = argparse.ArgumentParser(prog="sglang", add_help=False)
     ServerArgs.add_cli_args(parser)
+    required = [action for action in parser._actions if action.required]
+    for action in required:
+        action.required = False
     complaint = io.StringIO()
     try:
         with contextlib.redirect_stderr(complaint):
@@ -67,7 +71,9 @@ def parse_arguments(arguments: Sequence[str]) -> dict[str, Any]:
     except Exception as why:  # a config file that is missing or not YAML
         return {"problem": f"{type(why).__name__}: {why}"}
     found = {name: plain(raw[name]) for name in ASKED if name in raw}
-    return {"raw": found, "given": sorted(n for n in found if raw[n] != parser.get_default(n))}
+    lacking = [action.option_strings[0] for action in required if raw.get(action.dest) == action.default]
+    given = sorted(name for name in found if raw[name] != parser.get_default(name))
+    return {"raw": found, "given": given, "lacking": lacking}
 
 
 def gate() -> dict[str, Any]:

@@ -138,7 +138,7 @@ def tp_group() -> Any | None:
 
     try:
         return parallel_state.get_tp_group()
-    except AssertionError:
+    except (AssertionError, RuntimeError):  # not built yet: the former up to 0.5.20, the latter from 0.5.22 on
         return None
 
 

@@ -180,9 +180,8 @@ def _install(
 ) -> Settled:
     """Give FlashInfer the settled rows on every rank, or, where one rank cannot, nothing on any: default everywhere."""
     if settled is not None:
-        if not outcome.found:  # nothing was settled: what was handed over is still equal on all ranks
-            ops = {call.op for call in current.watch.calls.values()}
-            settled.install |= {(r.op, r.scope, r.key): r for r in current.given.rows if r.op in ops}
+        if not outcome.found:  # nothing was settled: all that was handed over, since calls seen here may differ by rank
+            settled.install |= {(r.op, r.scope, r.key): r for r in current.given.rows}
         session.settled |= settled.install
         _, error = attempt(current.feeder.install, session.settled.values())
     try:

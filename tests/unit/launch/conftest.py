@@ -95,12 +95,12 @@ class Host:
         rest = json.loads(lines[1]) if given is not None and len(lines) > 1 else None
         return Started(given, rest, process.returncode, err, process.pid)
 
-    def install_plugin(self) -> None:
-        """The plugin's metadata, as an installation of tunelaunch would leave it."""
+    def install_plugin(self, group: str = "sglang.srt.plugins") -> None:
+        """The plugin's metadata, as an installation of tunelaunch would leave it (with another group: without it)."""
         info = self.path / "site" / "tunelaunch-0.1.0.dist-info"
-        info.mkdir()
+        info.mkdir(exist_ok=True)
         (info / "METADATA").write_text("Metadata-Version: 2.1\nName: tunelaunch\nVersion: 0.1.0\n")
-        (info / "entry_points.txt").write_text("[sglang.srt.plugins]\ntunelaunch = tunelaunch.ranks.plugin:register\n")
+        (info / "entry_points.txt").write_text(f"[{group}]\ntunelaunch = tunelaunch.ranks.plugin:register\n")
 
 
 @pytest.fixture(scope="session")
@@ -112,7 +112,9 @@ def make_host(tmp_path_factory: pytest.TempPathFactory) -> Callable[[], Host]:
         (path / "run").mkdir()
         (package / "__init__.py").write_text("")
         (package / "launch_server.py").write_text(STAND_IN)
-        return Host(path)
+        host = Host(path)
+        host.install_plugin(group="not.sglang")  # hides an installation of the Python that runs the tests
+        return host
 
     return make
 

@@ -96,6 +96,16 @@ def test_a_missing_plugin_is_said_and_with_strict_refused(host: Any) -> None:
     assert "plugin" not in host.start("--tp", "1").stderr
 
 
+def test_an_installation_with_the_plugin_is_of_no_use_behind_one_without(host: Any) -> None:
+    """SGLang, too, takes the entry points of the first distribution of a name on the path only."""
+    later = host.path / "later" / "tunelaunch-0.1.0.dist-info"
+    later.mkdir(parents=True)
+    (later / "METADATA").write_text("Metadata-Version: 2.1\nName: tunelaunch\nVersion: 0.1.0\n")
+    (later / "entry_points.txt").write_text("[sglang.srt.plugins]\ntunelaunch = tunelaunch.ranks.plugin:register\n")
+    path = f"{host.environ()['PYTHONPATH']}:{later.parent}"
+    assert "SGLang will not find the plugin" in host.start("--tp", "1", PYTHONPATH=path).stderr
+
+
 @pytest.mark.parametrize("how", [{"TUNELAUNCH_DISABLE": "1"}, {"TUNELAUNCH_MODE": "off"}])
 def test_switched_off_it_is_plain_sglang_with_one_line(host: Any, how: dict[str, str]) -> None:
     started = host.start("--tp", "1", TUNELAUNCH_LAUNCH="stale", TUNELAUNCH_TAG="t", **how)
@@ -150,7 +160,8 @@ def test_a_closed_stderr_does_not_stop_the_start(host: Any) -> None:
 
 
 def test_without_sglang_it_says_what_to_install(host: Any) -> None:
-    started = host.start("--tp", "1", PYTHONPATH=str(Path(__file__).parents[3]))
+    # Without site-packages, so that an installed SGLang is not there either.
+    started = host.start(program=["-S", "-m", "tunelaunch", "--tp", "1"], PYTHONPATH=str(Path(__file__).parents[3]))
     assert started.code == 1
     assert "pip install 'sglang" in started.stderr
 

@@ -1,0 +1,1 @@
+"""Tables that travel: bundles, seeds, remotes and the files of neighbours. Imports the store and the device room only."""
