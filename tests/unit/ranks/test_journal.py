@@ -68,7 +68,12 @@ def test_a_frozen_entry_survives_the_pass(tmp_path: Path) -> None:
 
 
 def test_default_is_never_blamed(tmp_path: Path) -> None:
-    gone = {"host": __import__("socket").gethostname(), "pid": 2**22 + 1, "started": "1", "rows": [ROW | {"tactic": -1}]}
+    gone = {
+        "host": __import__("socket").gethostname(),
+        "pid": 2**22 + 1,
+        "started": "1",
+        "rows": [ROW | {"tactic": -1}],
+    }
     (tmp_path / "one.json").write_text(json.dumps(gone))
     assert leftovers(tmp_path) == []
 
