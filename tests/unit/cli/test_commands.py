@@ -61,7 +61,7 @@ def test_version_names_the_host_libraries(capsys: pytest.CaptureFixture[str]) ->
     assert [line.split()[0] for line in lines[1:]] == ["sglang", "flashinfer-python"]
 
 
-@pytest.mark.parametrize("args", [[], ["--tunelaunch-foo=1"], ["frobnicate"], ["doctor"], ["cache"], ["cache", "x"]])
+@pytest.mark.parametrize("args", [[], ["--tunelaunch-foo=1"], ["frobnicate"], ["why", "m"], ["cache"], ["cache", "x"]])
 def test_a_wrong_command_line_is_exit_code_2(args: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert main(args) == 2
     assert capsys.readouterr().out == ""
