@@ -31,9 +31,9 @@ os.write(1, repr(time.clock_gettime(time.CLOCK_MONOTONIC)).encode())
 os._exit(0)
 """
 
-# In SGLang's processes every directory of the path has been listed long before a plugin is loaded: so it is here.
+# Long before SGLang loads a plugin it has listed every directory of the path, and imported __future__: so it is here.
 INERT = """
-import importlib.util, time
+import __future__, importlib.util, time
 importlib.util.find_spec("no_module_of_this_name")
 start = time.perf_counter()
 from tunelaunch.ranks.plugin import register
