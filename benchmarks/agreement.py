@@ -42,13 +42,14 @@ def member(rank: int, ranks: int, count: int, port: int) -> None:
     import torch.distributed as dist
 
     from tunelaunch.ranks.agree import Member
+    from tunelaunch.ranks.session import Given
 
     torch.set_num_threads(1)
     dist.init_process_group("gloo", init_method=f"tcp://127.0.0.1:{port}", rank=rank, world_size=ranks)
     me = Member(rank, ranks, tuple(range(ranks)), dist.group.WORLD)
-    payload = tuple(rows(count)) if rank == 0 else None
+    given = Given(tuple(rows(count)) if rank == 0 else ())
     asked = {
-        f"{count} rows from the leader": lambda: me.exchange("rows", payload),
+        f"{count} rows from the leader": lambda: Given.unpacked(me.tell("rows", given.packed())),
         "an empty message": lambda: me.exchange("ready"),
         "a yes or no": lambda: me.all_well(None),
     }

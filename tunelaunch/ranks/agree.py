@@ -2,8 +2,9 @@
 
 Before the first collective every rank announces itself in the group's key-value store, which needs no other rank to be
 there. The leader waits for all, compares protocol and environment, and writes one decision that the others wait for: go,
-or stand aside together. After *go* each step is one :meth:`Member.exchange`, in which every rank says ok or failed; a rank
-in trouble keeps answering, so nobody is left in a collective. No lock is held while a message is under way.
+or stand aside together. After *go* each step is one :meth:`Member.exchange` (:meth:`Member.tell` for the leader's word),
+in which every rank says ok or failed; a rank in trouble keeps answering, so nobody is left in a collective. No lock is
+held while a message is under way.
 """
 
 from __future__ import annotations
@@ -59,13 +60,9 @@ class Member:
         if self.group is not None:
             import torch.distributed as dist
 
-            # Every rank receives as much from each as from the longest, so the leader's rows travel compressed.
-            packed = zlib.compress(pickle.dumps(said, protocol=pickle.HIGHEST_PROTOCOL), level=1)
             gathered: list[Any] = [None] * self.world
-            dist.all_gather_object(gathered, packed, group=self.group)
-            messages = [
-                said if rank == self.rank else pickle.loads(zlib.decompress(text)) for rank, text in enumerate(gathered)
-            ]
+            dist.all_gather_object(gathered, _pack(said), group=self.group)
+            messages = [said if rank == self.rank else _unpack(text) for rank, text in enumerate(gathered)]
         steps = {message.step for message in messages}
         if len(steps) > 1:
             raise AgreementError(f"Ranks are at different steps ({', '.join(sorted(steps))}).")
@@ -73,6 +70,21 @@ class Member:
         if failed:
             raise AgreementError(f"Step '{step}' failed on {'; '.join(failed)}.")
         return messages
+
+    def tell(self, step: str, payload: Any = None, error: BaseException | None = None) -> Any:
+        """The leader's ``payload``, on every rank. Raises like :meth:`exchange`, which asks first whether all are well.
+
+        For what only the leader has to say: in a gathering every rank would receive as much from each as from the longest.
+        """
+        packed, bad = attempt(_pack, payload) if self.leader and self.group is not None else (None, None)
+        self.exchange(step, None, error or bad)
+        if self.group is None:
+            return payload
+        import torch.distributed as dist
+
+        box: list[Any] = [packed]
+        dist.broadcast_object_list(box, src=self.ranks[0], group=self.group)
+        return payload if self.leader else _unpack(box[0])
 
     def all_well(self, error: BaseException | None) -> bool:
         """Whether no rank has an error: the cheapest of all messages, for the middle of a tuning pass."""
@@ -92,6 +104,14 @@ def attempt(function: Any, *args: Any) -> tuple[Any, BaseException | None]:
         return function(*args), None
     except Exception as error:
         return None, error
+
+
+def _pack(value: Any) -> bytes:
+    return zlib.compress(pickle.dumps(value, protocol=pickle.HIGHEST_PROTOCOL), level=1)
+
+
+def _unpack(data: bytes) -> Any:
+    return pickle.loads(zlib.decompress(data))
 
 
 def member_of(coordinator: Any) -> Member:

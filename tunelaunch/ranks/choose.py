@@ -41,7 +41,7 @@ def choose(
     for number in range(MOST_CHECKS + 1):
         last = number == MOST_CHECKS
         chosen, error = attempt(_decided, pending, by_place, samples, heat, excluded, rules, last)
-        verdicts: dict[Where, Verdict] = member.exchange("choice", chosen, error)[0].payload
+        verdicts: dict[Where, Verdict] = member.tell("choice", chosen, error)
         outcome.verdicts.update(verdicts)
         to_check = [where for where in pending if rules.verify and verdicts[where].index != 0]
         if not to_check or last:

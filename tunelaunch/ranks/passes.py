@@ -90,7 +90,8 @@ def _begin(session: Session, model_runner: Any) -> Pass | None:
         return None
     given, error = attempt(session.read)
     try:
-        heard: Given = session.member.exchange("rows", given, error)[0].payload
+        told = session.member.tell("rows", given.packed() if given is not None else None, error)
+        heard = given if given is not None and session.member.leader else Given.unpacked(told)
         current, error = attempt(_opened, session, heard, model_runner)
         session.member.exchange("ready", None, error)
     except Exception as bug:

@@ -60,6 +60,26 @@ class Given:
     journal: str | None = None
     """Folder of the table's journal, the same on every rank."""
 
+    def packed(self) -> tuple[Any, ...]:
+        """What the other ranks need of it, in plain tuples: a table's evidence stays with the leader."""
+        rows, held = (
+            [(r.key, r.value, r.scope, r.op, r.set, bool(r.evidence.get("unverified"))) for r in part]
+            for part in (self.rows, self.incumbents)
+        )
+        return rows, held, self.hidden, self.problems, self.journal
+
+    @classmethod
+    def unpacked(cls, told: tuple[Any, ...]) -> Given:
+        """The inverse of :meth:`packed`, without the evidence."""
+        rows, held = (
+            tuple(
+                Row(key=key, value=value, scope=scope, op=op, set=group, evidence={"unverified": True} if new else {})
+                for key, value, scope, op, group, new in part
+            )
+            for part in told[:2]
+        )
+        return cls(rows, held, *told[2:])
+
 
 @dataclass
 class Session:

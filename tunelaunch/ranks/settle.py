@@ -40,11 +40,11 @@ def settle(
         return outcome
 
     planned, error = attempt(_planned, member, found, triable, rules)
-    trials: Plan = member.exchange("plan", planned, error)[0].payload
+    trials: Plan = member.tell("plan", planned, error)
     outcome.cases, outcome.untried = trials.cases, trials.untried
     heat = _sampled(member, "heat", trials.cases, bench, rules.effort.heat, 0, outcome)
     shorter, error = attempt(_finals, trials.cases, heat)
-    cases: tuple[Case, ...] = member.exchange("finals", shorter, error)[0].payload
+    cases: tuple[Case, ...] = member.tell("finals", shorter, error)
     final = _sampled(member, "samples", cases, bench, rules.effort.rounds, 1, outcome)
     outcome.cases = list({(c.owner, c.tokens): c for c in (*trials.cases, *cases)}.values())
     choose(member, cases, final, heat, bench, rules, outcome)
