@@ -35,13 +35,29 @@ def store_to_read(root: Path) -> Store:
 
 
 def all_tables(root: Path) -> list[TableInfo]:
-    """Tables of the root, then of the overlay."""
+    """Tables of the root, then of the overlay. Raises :class:`StoreError` for a root that is there and cannot be read."""
+    _must_be_readable(root)
     return [info for place in _roots(root) for info in store_to_read(place).tables()]
 
 
 def all_holdings(root: Path) -> list[Holding]:
-    """The same tables, with what they take and who uses them."""
+    """The same tables, with what they take and who uses them; raises like :func:`all_tables`."""
+    _must_be_readable(root)
     return [held for place in _roots(root) for held in store_to_read(place).holdings()]
+
+
+def _must_be_readable(root: Path) -> None:
+    """A root that cannot be read must not look like an empty one."""
+    for place in (root, root / "v1"):
+        try:
+            next(place.iterdir(), None)
+        except FileNotFoundError:
+            return
+        except OSError as why:
+            raise StoreError(
+                f"{place} cannot be read ({why.strerror}), so its tables are not known; "
+                "give another root with --tunelaunch-cache, or its owner's rights"
+            ) from why
 
 
 def _roots(root: Path) -> list[Path]:

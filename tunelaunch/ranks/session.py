@@ -222,7 +222,6 @@ class Session:
         if not readonly and (unmarked := self.store.mark_in_use(identity.table, self.contract.launch, os.getpid())):
             self.problems.append(str(unmarked))
         loaded = self.store.load(identity.table)
-        problems = [str(p) for p in (*self.store.problems, *loaded.problems)]
         folder = self.store.paths(identity.table).journal
         killers = [] if readonly else leftovers(folder)
         if killers:
@@ -239,7 +238,7 @@ class Session:
         more = self.sources.more(identity.table, identity.environment, rows, self.store, not readonly)
         hidden |= more.hidden
         rows = tuple(r for r in (*rows, *more.rows) if not hides(hidden, r.op, r.key, r.scope, r.runner, r.tactic))
-        problems += more.problems
+        problems = [str(p) for p in dict.fromkeys((*self.store.problems, *loaded.problems))] + list(more.problems)
         fit, lines = usable(rows)
         if loaded.table is not None:
             self.table |= {"generation": loaded.table.generation, "path": str(self.store.paths(identity.table).table)}

@@ -78,7 +78,7 @@ def parse(value: Any, tid: TableId, path: str) -> Parsed:
             generation=value["generation"],
             rows=rows,
             written=written if isinstance(written, Mapping) else {},
-            pinned=value.get("pinned") is True,
+            pinned=value.get("pinned", False) not in (False, None),  # anything odd here protects
             extra={name: item for name, item in value.items() if name not in _KNOWN},
         ),
         problems=problems,

@@ -73,8 +73,8 @@ def planted(place: Path) -> dict[str, str]:
 @pytest.fixture(scope="session")
 def bad_day(place: Path, cold: Ran, model: Path, planted: dict[str, str]) -> Ran:
     """All at once: a table that is cut after 40 bytes, a root with spaces, another list of plugins, wrong tactics."""
-    root = Path(shutil.copytree(cold.directory / "root", place / "bad day" / "root with spaces"))
+    root = Path(shutil.copytree(cold.directory / "root", place / "bad-day" / "root with spaces"))
     [table] = root.glob("v1/*/*/table.json")
     table.write_bytes(table.read_bytes()[:40])
     own = ("--tunelaunch-cache", str(root))
-    return serve(place / "bad day", model, *own, SGLANG_PLUGINS="tunelaunch-cpu-host", **planted)
+    return serve(place / "bad-day", model, *own, SGLANG_PLUGINS="tunelaunch-cpu-host", **planted)

@@ -18,8 +18,8 @@ pytestmark = pytest.mark.server
 @pytest.fixture(scope="module")
 def second(place: Path, bad_day: Ran, model: Path, planted: dict[str, str]) -> Ran:
     """The start after it, with the same faults."""
-    shutil.copytree(bad_day.directory / "root with spaces", place / "broken again" / "root")
-    return serve(place / "broken again", model, **planted)
+    shutil.copytree(bad_day.directory / "root with spaces", place / "broken-again" / "root")
+    return serve(place / "broken-again", model, **planted)
 
 
 def test_the_server_answers_as_plain_sglang_does(plain: Ran, bad_day: Ran, second: Ran) -> None:

@@ -51,6 +51,9 @@ def _rollback(args: argparse.Namespace, own: Own) -> int:
     if target is None or target not in earlier:
         wanted = "earlier generation" if target is None else f"generation {target}"
         raise StoreError(f"{name} has no {wanted} to go back to; {kept(info)}; nothing was changed")
+    if info.pinned:
+        # The earlier bytes come back as they were, without the pin: what was to be kept would be open to any tuning.
+        raise StoreError(f"{name} is pinned; nothing was changed. To roll back: tunelaunch cache unpin {name}")
     result = {"device": info.device, "environment": info.environment, "from": info.generation, "to": target}
     if args.dry_run:
         text = f"would put generation {target} of {name} back (now {info.generation}); it differs as this shows: "

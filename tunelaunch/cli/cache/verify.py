@@ -41,7 +41,8 @@ def _verify(args: argparse.Namespace, own: Own) -> int:
         say("no table to verify")
     if damaged:
         say(
-            "the next start sets damaged files aside; to put an earlier generation back: tunelaunch cache rollback TABLE"
+            "the next start leaves files of a newer schema as they are and sets other damaged ones aside; "
+            "to put an earlier generation back then: tunelaunch cache rollback TABLE"
         )
     return 1 if damaged else 0
 
