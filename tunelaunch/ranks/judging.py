@@ -71,8 +71,10 @@ def quarantine(outcome: Outcome, session: Session) -> list[dict[str, Any]]:
                     "expires": None,
                 }
             )
+    said: dict[str, list[str]] = {}
     for entry in entries:
-        session.fall_back(
-            f"{entry['op']} tactic {entry['tactic']} is quarantined: {entry['seen']}; the next best is used"
-        )
+        said.setdefault(f"{entry['op']} tactic {entry['tactic']}", []).append(entry["seen"])
+    for name, seen in said.items():
+        more = f" (and at {len(seen) - 1} more sizes)" if len(seen) > 1 else ""
+        session.fall_back(f"{name} is quarantined: {seen[0]}{more}; the next best is used")
     return entries

@@ -28,7 +28,8 @@ def report_start(contract: Contract, schedulers: int = 0) -> None:
         expected = None if any(r.get("world") for r in receipts) else schedulers or None
         report = dict(assemble(receipts, contract.launch, expected))
         overlay = Path(contract.run_dir).parent / "cache"
-        store = Store.open(contract.cache_dir or overlay, overlay=overlay)
+        readonly = contract.mode == "readonly"
+        store = Store.open(contract.cache_dir or overlay, overlay=overlay, readonly=readonly)
         path = store.write_report(contract.launch, report)
         for line in summary_lines(report):
             log.info("tunelaunch: %s", line)

@@ -35,3 +35,10 @@ def test_receipts_that_know_of_more_ranks_than_this_node_has_count(contract: Con
 def test_a_start_with_all_receipts_serves(contract: Contract) -> None:
     write_receipt(contract.run_dir, {"rank": 0, "world": 1, "state": "active", "leader": True})
     report_start(contract, schedulers=1)
+
+
+def test_a_start_that_must_not_write_leaves_nothing_in_the_cache(tmp_path: Path) -> None:
+    contract = Contract("20260101T000000Z-4242-0a1b", str(tmp_path / "run"), str(tmp_path / "root"), mode="readonly")
+    write_receipt(contract.run_dir, {"rank": 0, "world": 1, "state": "active", "leader": True})
+    report_start(contract, schedulers=1)
+    assert not (tmp_path / "root").exists()
