@@ -15,7 +15,9 @@ RECORD = "flashinfer/__init__.py,sha256=aaa,1\nflashinfer/data/x.so,sha256=bbb,2
 
 @pytest.fixture
 def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An empty site directory at the front of ``sys.path``."""
+    """An empty site directory at the front of ``sys.path``, in a process that has not imported FlashInfer yet."""
+    for name in [n for n in sys.modules if n.partition(".")[0] == "flashinfer"]:
+        monkeypatch.delitem(sys.modules, name)
     monkeypatch.syspath_prepend(tmp_path)
     return tmp_path
 
