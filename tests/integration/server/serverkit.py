@@ -10,6 +10,7 @@ import ctypes
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -51,6 +52,26 @@ _READY_SECONDS = 900.0
 _END_SECONDS = 120.0
 _OPENER = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 _PR_CAPBSET_DROP, _CAP_DAC_OVERRIDE = 24, 1
+_CLONE_NEWUTS = 0x04000000
+
+
+@dataclass(frozen=True)
+class Host:
+    """Another host, as far as root can make one here: a host name (of a UTS namespace) and a user of its own."""
+
+    name: str
+    uid: int
+
+    def become(self) -> None:
+        """Turn this process, which is about to run the server, into one of that host and user."""
+        _child()
+        libc = ctypes.CDLL(None, use_errno=True)
+        if libc.unshare(_CLONE_NEWUTS):
+            raise OSError(ctypes.get_errno(), "no UTS namespace")
+        socket.sethostname(self.name)
+        os.setgroups([])
+        os.setgid(self.uid)
+        os.setuid(self.uid)
 
 
 @dataclass(frozen=True)
@@ -111,12 +132,13 @@ def serve(
     sglang_cache: Path | None = None,
     flags: Sequence[str] = (),
     mortal: bool = False,
+    host: Host | None = None,
     **variables: str,
 ) -> Ran:
     """Start a server in ``directory`` (made here), ask it everything, end it with ``end``, and say what was seen.
 
-    ``own`` are tunelaunch's options. ``mortal`` takes root's right to ignore file modes away. SIGKILL goes to the whole
-    process group, for servers whose end is of no interest.
+    ``own`` are tunelaunch's options. ``mortal`` takes root's right to ignore file modes away; with ``host``, which needs
+    root, the server runs there. SIGKILL goes to the whole process group, for servers whose end is of no interest.
     """
     for name in ("counts", "run"):
         (directory / name).mkdir(parents=True)
@@ -126,6 +148,9 @@ def serve(
     program = ["tunelaunch", *own] if tunelaunch else ["sglang.launch_server"]
     environ = environment(directory, sglang_cache or directory / "sglang-cache") | variables
     log = directory / "server.log"
+    if host is not None:
+        environ |= {"HOME": str(directory), "USER": host.name, "LOGNAME": host.name}
+        _give(directory, host.uid)
     begun = time.monotonic()
     with log.open("wb") as out, (directory / "stdin").open("rb") as stdin:
         process = subprocess.Popen(
@@ -135,7 +160,7 @@ def serve(
             stdout=out,
             stderr=subprocess.STDOUT,
             start_new_session=True,
-            preexec_fn=_mortal_child if mortal else _child,  # noqa: PLW1509 - no threads are about
+            preexec_fn=host.become if host else _mortal_child if mortal else _child,  # noqa: PLW1509 - no threads are about
         )
     try:
         _wait_ready(process, port, log)
@@ -265,6 +290,11 @@ def session_members(session: int) -> list[int]:
         except (ProcessLookupError, PermissionError):
             continue
     return found
+
+
+def _give(directory: Path, uid: int) -> None:
+    for path in (directory, *directory.rglob("*")):
+        os.chown(path, uid, uid, follow_symlinks=False)
 
 
 def _child() -> None:

@@ -2,29 +2,36 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import sys
-from collections.abc import Mapping
+import tempfile
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "server"))
-from serverkit import BUCKETS, Ran, serve
+from serverkit import BUCKETS, Host, Ran, serve
 
 from tunelaunch.cli.main import main
 from tunelaunch.demo.model import make_tiny_moe
 from tunelaunch.store import Store
 
 pytestmark = pytest.mark.server
+REPOSITORY = Path(__file__).resolve().parents[3]
 ROWS = 2 * len(BUCKETS)
 """Both ops of the tiny model, every bucket."""
 
 
 @pytest.fixture(scope="module")
-def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("hosts")
+def place() -> Iterator[Path]:
+    """Not pytest's own place, which other users cannot enter."""
+    directory = Path(tempfile.mkdtemp(prefix="tunelaunch-hosts-"))
+    directory.chmod(0o755)
+    yield directory
+    shutil.rmtree(directory)
 
 
 @pytest.fixture(scope="module")
@@ -42,10 +49,17 @@ def bundle(place: Path, first: Ran) -> Path:
     return path
 
 
-def elsewhere(place: Path, name: str, *own: str, **variables: str) -> Ran:
-    """Another host: another root, and the model at another path."""
+def elsewhere(place: Path, name: str, *own: str, host: Host | None = None, **variables: str) -> Ran:
+    """Another host: another root, and the model at another path; with ``host``, another user and host name as well."""
     model = Path(shutil.copytree(place / "models" / "here", place / "models" / name))
-    return serve(place / name, model, *own, **variables)
+    return serve(place / name, model, *own, host=host, **variables)
+
+
+def another_host() -> Host | None:
+    """A host with a user of its own, where this process may make one and that user can run this interpreter."""
+    ways = {Path(path) for path in (sys.prefix, sys.base_prefix, REPOSITORY)}
+    open_to_all = all(way.stat().st_mode & 0o001 for path in ways for way in (path, *path.parents))
+    return Host("node-b", 65534) if os.geteuid() == 0 and open_to_all else None
 
 
 def table_of(ran: Ran) -> Mapping[str, Any]:
@@ -66,9 +80,12 @@ def test_the_first_host_tunes_and_pushes(place: Path, first: Ran) -> None:
 
 def test_a_host_that_imports_a_bundle_profiles_nothing(place: Path, bundle: Path) -> None:
     assert main(["import", str(bundle), "--tunelaunch-cache", str(place / "b" / "root")]) == 0
-    ran = elsewhere(place, "b")
+    host = another_host()
+    ran = elsewhere(place, "b", host=host)
     assert ran.profiles == 0
     assert ran.report["totals"]["loaded"] == ROWS
+    if host is not None:
+        assert {path.owner() for path in ran.directory.glob("root/v1/reports/*")} == {"nobody"}
 
 
 def test_a_host_with_a_seed_profiles_nothing_and_copies_nothing(place: Path, bundle: Path) -> None:
